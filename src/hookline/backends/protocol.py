@@ -1,0 +1,201 @@
+"""Backend: what hookline needs of a framework, and nothing more.
+
+A new framework is one file or folder that provides these methods; `hookline.testing` holds the
+suite that such a backend must pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+from pathlib import Path
+from typing import Any, Protocol
+
+
+class Rank(IntEnum):
+    """In which order taps of one module run, whatever the order in which they were placed.
+
+    Before the forward: EDIT, OBSERVE, GRADIENT. After it: ORIGINAL, EDIT, GRADIENT, OBSERVE. So a
+    recording sees values after every edit, and a gradient belongs to the value that really crossed.
+    """
+
+    ORIGINAL = -1
+    EDIT = 0
+    GRADIENT = 1
+    OBSERVE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """Whose tap this is: what `installed` shows."""
+
+    owner: str
+    kind: str
+    site: str
+    placed_at: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """One tap to place: on which module, before or after its forward, and what it calls.
+
+    `fn` is called with (module, args, kwargs) before and (module, args, kwargs, output) after the
+    forward; without `kwargs`, those are left out. What it returns replaces (args, kwargs) or the output.
+    """
+
+    module: Any
+    after: bool
+    fn: Callable[..., Any]
+    label: Label
+    rank: Rank = Rank.OBSERVE
+    kwargs: bool = True
+
+
+GradSink = Callable[[list[int], Any], Any]
+"""Takes (numbers of the places where a tensor stands, its gradient); a result may replace it."""
+
+JointSink = Callable[[list[Any]], "list[Any] | None"]
+"""Takes the gradients of all places, None where there is none; may return others."""
+
+Undo = Callable[[], None]
+"""Takes back what was done; a second time does nothing."""
+
+
+class Passage(Protocol):
+    """One call's way through a module, with its gradients heard."""
+
+    def enter(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
+        """The arguments to go on with."""
+
+    def leave(self, output: Any) -> Any:
+        """The output to go on with."""
+
+
+class Listening(Passage, Protocol):
+    """A passage that changes nothing; `views` are (output, version) pairs for the audit."""
+
+    views: list[tuple[Any, int]]
+
+
+class Joining(Passage, Protocol):
+    """A passage whose input gradients may be replaced; `live` inputs need one."""
+
+    live: int
+
+
+class Backend(Protocol):
+    """The entry to one framework."""
+
+    name: str
+    tensor: type
+
+    # The tree of a model
+
+    def is_model(self, thing: Any) -> bool:
+        """Whether `thing` is a model of this framework."""
+
+    def named_modules(self, model: Any) -> Iterable[tuple[str, Any]]:
+        """Every module under every name, parents first; Unsupported where hooks can't work."""
+
+    def tensors_of(self, model: Any) -> dict[str, Any]:
+        """Every parameter and buffer by its dotted name."""
+
+    # Taps
+
+    def place(self, wishes: list[Wish]) -> Undo:
+        """Places all taps, or none."""
+
+    def placed(self, model: Any) -> list[Label]:
+        """The labels of all taps of hookline on this model."""
+
+    def place_state_hook(self, module: Any, when: tuple[str, str], fn: Callable[..., Any], label: Label) -> Undo:
+        """A hook on the state dict; `when` is (save or load, pre or post)."""
+
+    def replace_forward(self, module: Any, fn: Callable[..., Any], label: Label) -> Undo:
+        """Has `fn(original_forward, *args, **kwargs)` run in place of the forward."""
+
+    def swap_data(self, tensor: Any, data: Any) -> Undo:
+        """Has a parameter or buffer hold `data` for a while."""
+
+    # Values
+
+    def snapshot(self, tensor: Any, device: Any = None, dtype: Any = None) -> Any:
+        """A copy that no later operation can change, without history."""
+
+    def owned(self, value: Any, source: Any, device: Any, dtype: Any) -> Any:
+        """`value`, made from `source`, holding just its own memory."""
+
+    def detached(self, tensor: Any) -> Any:
+        """The same memory without history."""
+
+    def gathered(self, tensor: Any) -> Any:
+        """The tensors of all processes behind each other."""
+
+    def fitted(self, value: Any, old: Any) -> Any:
+        """`value` on the device and in the dtype of `old`."""
+
+    def unlike(self, new: Any, old: Any) -> str:
+        """Why tensor `new` can't stand in for `old` (shape, type); empty if it can."""
+
+    def shares_memory(self, tensor: Any, others: list[Any]) -> bool:
+        """Whether `tensor` looks at the memory of one of the others."""
+
+    def nbytes(self, tensor: Any) -> int:
+        """The bytes that a tensor's elements take."""
+
+    def dtype(self, dtype: Any) -> Any:
+        """The framework's dtype from one, from its name, or None."""
+
+    # Gradients
+
+    def listener(self, on_input: GradSink | None, on_output: GradSink | None) -> Listening:
+        """A passage that reports each leaf's gradient and changes nothing."""
+
+    def habits(self) -> Any:
+        """What one site's joined inputs remember from call to call."""
+
+    def joined_inputs(self, habits: Any, sink: JointSink) -> Joining:
+        """A passage that brings the gradients of all inputs together."""
+
+    def joined(self, output: Any, sink: JointSink) -> Any:
+        """`output` to go on with; `sink` gets the gradients of all its places at once."""
+
+    def heard(self, output: Any, sink: GradSink) -> int:
+        """Has `sink` called with each gradient of `output`; the number of its places."""
+
+    def tapped(self, tensors: tuple[Any, ...], sink: JointSink) -> tuple[Any, ...]:
+        """The tensors to go on with; `sink` gets the gradients at this very point."""
+
+    def hear_parameters(self, module: Any, sink: Callable[[str, Any], None], label: Label) -> Undo:
+        """Has `sink(name, grad)` called for each of the module's own parameters."""
+
+    # Recomputation (activation checkpointing)
+
+    def in_recompute(self) -> bool:
+        """Whether the forward under way repeats an earlier one."""
+
+    def sequence_number(self) -> int:
+        """A number that grows with the graph; tells calls apart for `recomputed`."""
+
+    def recomputed(self, calls: list[Any]) -> Any:
+        """Which of these calls the forward under way repeats; None where it can't be told."""
+
+    # The audit
+
+    def why_silent(self, modules: dict[str, Any], name: str) -> str | None:
+        """What the code tells of a module that was never called."""
+
+    def remarks(self, modules: dict[str, Any]) -> dict[str, str]:
+        """What looking changed, by site."""
+
+    def written_since(self, views: list[tuple[Any, int]]) -> bool:
+        """Whether one of these (tensor, version) pairs was written to in place since."""
+
+    # Files
+
+    def write_safetensors(self, path: Path, tensors: dict[str, Any], metadata: dict[str, str]) -> None:
+        """Writes tensors to a new file."""
+
+    def read_safetensors(self, path: Path, keys: list[str] | None = None) -> dict[str, Any]:
+        """The tensors of a file by name."""

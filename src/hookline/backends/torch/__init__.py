@@ -1,0 +1,83 @@
+"""The PyTorch backend: modules and their tree, taps, gradients, values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import nn
+
+from hookline.backends.protocol import Label
+from hookline.backends.torch import (
+    compat,
+    forwards,
+    modules,
+    parameters,
+    state,
+    storage,
+    taps,
+    values,
+)
+from hookline.backends.torch.joining import Habits, JoinedInputs, heard, joined, tapped
+from hookline.backends.torch.listening import Listener
+from hookline.errors import InvalidArgument
+
+
+class TorchBackend:
+    """Enters torch.nn models, eager; see `hookline.backends.protocol.Backend`."""
+
+    name = "torch"
+    tensor = torch.Tensor
+
+    place = staticmethod(taps.place)
+    snapshot = staticmethod(values.snapshot)
+    owned = staticmethod(values.owned)
+    unlike = staticmethod(values.unlike)
+    fitted = staticmethod(values.fitted)
+    written_since = staticmethod(values.written_since)
+    write_safetensors = staticmethod(storage.write_safetensors)
+    read_safetensors = staticmethod(storage.read_safetensors)
+    why_silent = staticmethod(modules.why_silent)
+    remarks = staticmethod(modules.remarks)
+    in_recompute = staticmethod(compat.in_recompute)
+    sequence_number = staticmethod(compat.sequence_number)
+    recomputed = staticmethod(parameters.recomputed)
+    hear_parameters = staticmethod(parameters.hear_parameters)
+    listener = Listener
+    habits = Habits
+    joined_inputs = JoinedInputs
+    joined = staticmethod(joined)
+    heard = staticmethod(heard)
+    tapped = staticmethod(tapped)
+    place_state_hook = staticmethod(state.place_state_hook)
+    replace_forward = staticmethod(forwards.replace_forward)
+    swap_data = staticmethod(parameters.swap_data)
+    tensors_of = staticmethod(parameters.tensors_of)
+    gathered = staticmethod(values.gathered)
+    shares_memory = staticmethod(values.shares_memory)
+
+    def is_model(self, thing: Any) -> bool:
+        return isinstance(thing, nn.Module)
+
+    def named_modules(self, model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+        return modules.walk(model)
+
+    def placed(self, model: nn.Module) -> list[Label]:
+        return [tap.label for module in model.modules() for tap in taps.taps_on(module)]
+
+    def detached(self, tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.detach()
+
+    def nbytes(self, tensor: torch.Tensor) -> int:
+        return tensor.numel() * tensor.element_size()
+
+    def dtype(self, dtype: Any) -> torch.dtype | None:
+        """A torch dtype from one, from its name, or None."""
+        found = getattr(torch, dtype, None) if isinstance(dtype, str) else dtype
+        if (found is None and dtype is None) or isinstance(found, torch.dtype):
+            return found
+        raise InvalidArgument(f"dtype={dtype!r} is no torch dtype; give torch.bfloat16 or 'bfloat16', say.")
+
+
+BACKEND = TorchBackend()

@@ -1,0 +1,87 @@
+"""Every private name of torch that hookline uses, and what would replace it.
+
+Checked on torch 2.13. Each entry has a test in tests/test_torch_private.py which fails with a clear
+message when a release changes the name or what it does.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.utils.hooks import RemovableHandle
+
+# The hook dictionaries of a module. `register_forward_hook` writes the same entries, and makes a
+# handle with two weak references for each: 1.4 us more to attach and as much to remove, on every
+# module. A public way to register one hook on many modules would replace this.
+PRE_HOOKS, PRE_WITH_KWARGS = "_forward_pre_hooks", "_forward_pre_hooks_with_kwargs"
+POST_HOOKS, POST_WITH_KWARGS = "_forward_hooks", "_forward_hooks_with_kwargs"
+
+# Tell in which backward, and in which of its nodes, this code runs; -1 and None outside of one.
+# A public form of `torch.autograd.graph` would replace them.
+graph_task: Callable[[], int] = torch._C._current_graph_task_id
+current_node: Callable[[], Any] = torch._C._current_autograd_node
+
+# The number that the next autograd node will get; numbers grow with time. No public form exists.
+sequence_number: Callable[[], int] = torch._C._autograd._get_sequence_nr
+
+# The innermost pair of `saved_tensors_hooks`: how a recompute of torch.utils.checkpoint is known.
+_saved_hooks: Callable[[bool], Any] = torch._C._autograd._top_saved_tensors_default_hooks
+
+
+def fresh_hook_id() -> int:
+    """A number that no other hook has; one serves for all modules of one attachment."""
+    return int(RemovableHandle(OrderedDict()).id)
+
+
+def listen(tensor: torch.Tensor, fn: Callable[[torch.Tensor], Any]) -> None:
+    """Calls `fn(grad)` whenever the gradient of `tensor` is known; a result replaces it.
+
+    As `tensor.register_hook(fn)`, without the handle that nobody here removes: 2.5 us instead of 7.
+    """
+    node = tensor.grad_fn
+    if node is None or tensor._backward_hooks is not None or type(tensor) is not torch.Tensor:
+        tensor.register_hook(fn)  # type: ignore[no-untyped-call]
+        return
+    tensor._backward_hooks = OrderedDict(((fresh_hook_id(), fn),))
+    node._register_hook_dict(tensor)
+
+
+def version(tensor: torch.Tensor) -> int:
+    """How often the memory of `tensor` was written to by in-place operations."""
+    return int(tensor._version)
+
+
+def is_view(tensor: torch.Tensor) -> bool:
+    """Whether autograd tracks `tensor` as a view of another one."""
+    return bool(tensor._is_view())
+
+
+def in_recompute() -> bool:
+    """Whether this forward is a recomputation by torch.utils.checkpoint, in either mode."""
+    if graph_task() == -1:
+        return False
+    node = current_node()
+    if node is not None and node.name().startswith("CheckpointFunction"):
+        return True
+    hooks = _saved_hooks(True)
+    return bool(hooks) and "_recomputation_hook" in getattr(hooks[0], "__qualname__", "")
+
+
+def unshared(tensor: torch.Tensor) -> bool:
+    """Whether the memory of `tensor` is held by nothing but `tensor` itself (views, numpy, graphs)."""
+    storage = tensor.untyped_storage()
+    # 2: the tensor's own reference and the one that `storage` makes here.
+    return bool(torch._C._storage_Use_Count(storage._cdata) == 2)
+
+
+def compiled(module: torch.nn.Module) -> bool:
+    """Whether `module` runs compiled: wrapped by torch.compile, or after module.compile()."""
+    return module._compiled_call_impl is not None or type(module).__name__ == "OptimizedModule"
+
+
+def node_number(node: Any) -> int:
+    """The sequence number that an autograd node got; see `sequence_number`."""
+    return int(node._sequence_nr())

@@ -1,0 +1,123 @@
+"""Modules: the tree of a torch model, and why a module of it may stay silent."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import nn
+
+from hookline.backends.torch.compat import compiled
+from hookline.errors import Unsupported
+
+
+def walk(module: nn.Module, name: str = "", above: tuple[int, ...] = ()) -> Iterator[tuple[str, nn.Module]]:
+    """(name, module) for every module under every name, parents first.
+
+    `named_modules(remove_duplicate=False)` does the same and never ends where a module holds its parent.
+    """
+    if compiled(module):
+        raise Unsupported(
+            backend="torch",
+            feature="a hook on a compiled model",
+            why=f"{name or 'the model'!r} was compiled, and compiled code passes by hooks that come later",
+            instead="attach to the model before it is compiled, and run it eagerly",
+        )
+    yield name, module
+    if id(module) in above:
+        return
+    dot = f"{name}." if name else ""
+    for child, part in module._modules.items():
+        if part is not None and id(part) not in above:
+            yield from walk(part, dot + child, (*above, id(module)))
+
+
+def why_silent(modules: dict[str, Any], name: str) -> str | None:
+    """What the code of the module and its parents tells of a module that never fired."""
+    module = modules[name]
+    if isinstance(module, torch.jit.ScriptModule) and name:
+        return "it is part of a ScriptModule, which runs without Python's module calls"
+    if _has_no_forward(module):
+        return f"{type(module).__name__} only holds modules and has no forward of its own"
+    path, _, own = name.rpartition(".")
+    while name:
+        parent = modules[path]
+        kind: type = type(parent)
+        uses = _uses_in_forward(kind)
+        for use, line in uses.items():
+            if use == f"{own}.forward":
+                return f"{type(parent).__name__}.forward calls self.{own}.forward directly ({line})"
+        for use, line in uses.items():
+            holder, _, attribute = use.rpartition(".")
+            if holder == own and attribute in {*module._parameters, *module._buffers}:
+                return (
+                    f"{type(parent).__name__}.forward takes self.{use} and computes with it itself "
+                    f"({line}); the module is never called"
+                )
+        if not path:
+            break
+        path, _, outer = path.rpartition(".")
+        own = f"{outer}.{own}"
+    return None
+
+
+def remarks(modules: dict[str, Any]) -> dict[str, str]:
+    """What looking changed: {site: sentence}."""
+    found = {}
+    for name, module in modules.items():
+        if isinstance(module, nn.TransformerEncoderLayer) and not module.training and _can_fuse(module):
+            found[name] = (
+                "torch runs this layer as one fused kernel in eval mode without gradients; with hooks in "
+                "it, it runs module by module, which can differ in the last digits"
+            )
+    return found
+
+
+def _can_fuse(layer: nn.TransformerEncoderLayer) -> bool:
+    attention = layer.self_attn
+    return bool(
+        attention.batch_first
+        and attention.in_proj_bias is not None
+        and attention._qkv_same_embed_dim
+        and layer.activation_relu_or_gelu
+        and layer.norm1.eps == layer.norm2.eps
+        and attention.num_heads % 2 == 0
+    )
+
+
+def _has_no_forward(module: nn.Module) -> bool:
+    return "forward" not in vars(module) and type(module).forward is nn.Module.forward
+
+
+@lru_cache(maxsize=512)
+def _uses_in_forward(kind: type) -> dict[str, str]:
+    """The dotted attributes of self that a class's forward reads: {"fc.weight": "model.py:12"}."""
+    try:
+        lines, start = inspect.getsourcelines(kind.forward)  # type: ignore[attr-defined]
+        tree = ast.parse(textwrap.dedent("".join(lines)))
+    except (OSError, TypeError, SyntaxError, AttributeError):  # no source: a C function, a REPL
+        return {}
+    file = (inspect.getsourcefile(kind.forward) or "").rpartition("/")[2]  # type: ignore[attr-defined]
+    uses: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Attribute, ast.Subscript)) and (dotted := _dotted(node)):
+            uses.setdefault(dotted, f"{file}:{start + node.lineno - 1}")
+    return uses
+
+
+def _dotted(node: ast.expr) -> str:
+    """`fc.weight` for the expression `self.fc.weight`, `layers.0.weight` for `self.layers[0].weight`."""
+    if isinstance(node, ast.Attribute):
+        if isinstance(node.value, ast.Name) and node.value.id == "self":
+            return node.attr
+        inner = _dotted(node.value)
+        return f"{inner}.{node.attr}" if inner else ""
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+        inner = _dotted(node.value)
+        return f"{inner}.{node.slice.value!s}" if inner else ""
+    return ""

@@ -1,0 +1,67 @@
+"""Parameters: their gradients heard, their data swapped for a while; the call that is repeated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.parameter import UninitializedParameter
+
+from hookline.backends.protocol import Label
+from hookline.backends.torch.compat import current_node, node_number
+from hookline.backends.torch.taps import make_tap
+
+
+def hear_parameters(
+    module: nn.Module, sink: Callable[[str, torch.Tensor], None], label: Label
+) -> Callable[[], None]:
+    """Calls `sink(name, grad)` for each of the module's own parameters in every backward."""
+    with ExitStack() as placed:
+        for name, parameter in module.named_parameters(recurse=False):
+            if parameter.requires_grad and not isinstance(parameter, UninitializedParameter):
+                tap = make_tap(partial(_heard, sink, name), label)
+                placed.callback(parameter.register_hook(tap).remove)  # type: ignore[no-untyped-call]
+        return placed.pop_all().close
+
+
+def _heard(sink: Callable[[str, torch.Tensor], None], name: str, grad: torch.Tensor) -> None:
+    sink(name, grad)
+
+
+def recomputed(calls: list[Any]) -> Any:
+    """The call that a recomputation under way repeats; None where it can't be told.
+
+    Checkpointing in reentrant mode runs the segment without autograd first. Its node is made before
+    the segment runs and gets a number, so the calls of the segment are those with a higher one, and
+    they are repeated in their old order.
+    """
+    node = current_node()
+    since = -1 if node is None else node_number(node)
+    key = (since, id(node))
+    segment = [call for call in calls if call.sequence > since]
+    for call in segment:
+        if call.repeated_in != key:
+            call.repeated_in = key
+            return call
+    return calls[-1] if calls else None
+
+
+def tensors_of(model: nn.Module) -> dict[str, torch.Tensor]:
+    """Every parameter and buffer by its dotted name, tied ones under each of their names."""
+    named = [*model.named_parameters(remove_duplicate=False), *model.named_buffers(remove_duplicate=False)]
+    return dict(named)
+
+
+def swap_data(tensor: torch.Tensor, data: torch.Tensor) -> Callable[[], None]:
+    """Has `tensor` look at `data` until the returned function is called; no element is copied back."""
+    before = tensor.data
+    tensor.data = data
+
+    def restore() -> None:
+        tensor.data = before
+
+    return restore

@@ -1,0 +1,26 @@
+"""State: hooks on a module's state dict, when it is saved and when it is loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import nn
+
+from hookline.backends.protocol import Label
+from hookline.backends.torch.taps import make_tap
+
+REGISTER = {
+    ("save", "pre"): nn.Module.register_state_dict_pre_hook,
+    ("save", "post"): nn.Module.register_state_dict_post_hook,
+    ("load", "pre"): nn.Module.register_load_state_dict_pre_hook,
+    ("load", "post"): nn.Module.register_load_state_dict_post_hook,
+}
+
+
+def place_state_hook(
+    module: nn.Module, when: tuple[str, str], fn: Callable[..., Any], label: Label
+) -> Callable[[], None]:
+    """Registers `fn` as torch's own hook of that kind; returns what removes it."""
+    remove: Callable[[], None] = REGISTER[when](module, make_tap(fn, label)).remove  # type: ignore[no-untyped-call]
+    return remove

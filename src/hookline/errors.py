@@ -1,0 +1,99 @@
+"""Every exception hookline raises.
+
+HooklineError
+├── InvalidArgument     also TypeError and ValueError: an argument that can't be used
+├── NoSuchSite          also LookupError: a selection that matches nothing
+├── NotRecorded         also AttributeError: reading what the recording was not asked to keep
+├── Unsupported         also NotImplementedError: this backend can't do that, and why
+├── MissingExtra        also ImportError: an optional package is not installed
+├── RecordingTooLarge   also MemoryError: `limit=` is reached
+├── RunError            a stored run or recording that can't be read
+└── HookError           also RuntimeError: an error inside a user's hook, with its site
+    └── WrongReplacement    also ValueError: a hook returned what its site can't take
+
+The second base lets ordinary code (`except LookupError`) go on working.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import Any
+
+
+class HooklineError(Exception):
+    """The base of everything raised on purpose."""
+
+
+class InvalidArgument(HooklineError, TypeError, ValueError):
+    """An argument that can't be used; the message says what would do."""
+
+
+class NoSuchSite(HooklineError, LookupError):
+    """A selection that matches no module of the model.
+
+    >>> str(NoSuchSite("fc3", ["fc1", "fc2"]))
+    "no site matches 'fc3'. Did you mean 'fc1' or 'fc2'? The model has 2 sites: 'fc1', 'fc2'."
+    """
+
+    def __init__(self, asked: object, known: Iterable[str], note: str = "") -> None:
+        self.asked = asked
+        self.known = tuple(known)
+        wanted = asked if isinstance(asked, str) else ""
+        near = difflib.get_close_matches(wanted, self.known, n=3, cutoff=0.5)
+        message = f"no site matches {asked!r}."
+        if near:
+            message += f" Did you mean {_either(near)}?"
+        shown = ", ".join(map(repr, self.known[:8])) + (", ..." if len(self.known) > 8 else "")
+        message += f" The model has {len(self.known)} sites: {shown}."
+        super().__init__(f"{message} {note}".rstrip())
+
+
+class NotRecorded(HooklineError, AttributeError):
+    """What was asked of a recording was not kept by it."""
+
+
+class Unsupported(HooklineError, NotImplementedError):
+    """A backend can't do this; `why` it can't and what to do `instead` are part of the message."""
+
+    def __init__(self, *, backend: str, feature: str, why: str, instead: str) -> None:
+        self.backend, self.feature, self.why, self.instead = backend, feature, why, instead
+        super().__init__(f"{feature} is not supported on {backend}: {why}. Instead: {instead}.")
+
+
+class MissingExtra(HooklineError, ImportError):
+    """An optional package is needed and not installed."""
+
+
+class RecordingTooLarge(HooklineError, MemoryError):
+    """A recording reached its `limit`; what was recorded until then is in `recording`."""
+
+    def __init__(self, site: str, limit: int, needed: int) -> None:
+        self.site, self.limit, self.needed = site, limit, needed
+        self.recording: Any = None
+        super().__init__(
+            f"recording {site!r} would take {needed:,} bytes in all, the limit is {limit:,}. "
+            "What was recorded before it is kept. Record fewer sites (where=), reduce what is "
+            "stored (keep=, dtype=), raise limit=, or give spill=DIR to go on on disk."
+        )
+
+
+class RunError(HooklineError):
+    """A stored run or recording that can't be read or written."""
+
+
+class HookError(HooklineError, RuntimeError):
+    """An exception inside a user's hook; `site` is where, `__cause__` is the exception."""
+
+    def __init__(self, site: str, kind: str, reason: str) -> None:
+        self.site, self.kind, self.reason = site, kind, reason
+        super().__init__(f"the {kind} at site {site!r} {reason}")
+
+
+class WrongReplacement(HookError, ValueError):
+    """A hook returned something that can't stand in for the value it saw."""
+
+
+def _either(words: list[str]) -> str:
+    quoted = [repr(word) for word in words]
+    return quoted[0] if len(quoted) == 1 else ", ".join(quoted[:-1]) + " or " + quoted[-1]

@@ -1,0 +1,46 @@
+"""HookBackward: a hook on the gradient at one point of a forward's code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from hookline.backends import of_tensor
+from hookline.errors import InvalidArgument
+from hookline.hooks.placing import needs_callable
+from hookline.hooks.replacing import Gradients, called
+
+
+class HookBackward:
+    """Identity in the forward; in the backward, `fn((grad,))` sees the gradient at this point.
+
+    What `fn` returns, a tensor or a tuple, goes on in place of it. With several tensors, `fn` gets
+    the gradients of all of them.
+
+    >>> import torch
+    >>> x = torch.tensor(1.0, requires_grad=True)
+    >>> hook = HookBackward(lambda grads: print(grads))
+    >>> (hook(x * 2) * 3).backward()
+    (tensor(3.),)
+    >>> x.grad
+    tensor(6.)
+    """
+
+    def __init__(self, fn: Callable[[tuple[Any, ...]], Any]) -> None:
+        needs_callable("HookBackward", "fn", fn, 1)
+        self._fn = fn
+
+    def __call__(self, *tensors: Any) -> Any:
+        if not tensors:
+            raise InvalidArgument("HookBackward needs a tensor: z = hook(z), or a, b = hook(a, b).")
+        backend = of_tensor(tensors[0])
+        if wrong := [type(t).__name__ for t in tensors if not isinstance(t, backend.tensor)]:
+            raise InvalidArgument(f"HookBackward takes tensors of one framework, a {wrong[0]} came.")
+        gradients = Gradients(backend, tensors, "HookBackward", "gradient hook", wrap=False)
+
+        def sink(grads: list[Any]) -> list[Any] | None:
+            new = called("HookBackward", "gradient hook", self._fn, gradients.shown(grads))
+            return gradients.taken(new, grads)
+
+        tapped = backend.tapped(tensors, sink)
+        return tapped[0] if len(tapped) == 1 else tapped

@@ -1,0 +1,233 @@
+"""Calls: what was recorded of one site, call by call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from hookline.backends.protocol import Backend
+from hookline.errors import HookError, NotRecorded
+from hookline.hooks.budget import Budget, Cell
+from hookline.trees import Slot, filled, map_leaves
+
+MISSING = object()
+ONE = Slot(0)
+ONE_ARGUMENT: tuple[Any, dict[str, Any]] = ((ONE,), {})
+
+
+class Store:
+    """Turns live tensors into stored ones, as the recording was asked to."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        *,
+        device: Any,
+        dtype: Any,
+        keep: Callable[[Any], Any] | None,
+        budget: Budget | None,
+    ) -> None:
+        self.open = True
+        self.backward_ran = False
+        self.budget = budget
+        self._keep = keep
+        self._device, self._dtype = device, dtype
+        self._backend = backend
+        self._tensor = backend.tensor
+        self._snapshot = backend.snapshot
+
+    def tensor(self, tensor: Any, site: str) -> Any:
+        """The stored form of one live tensor."""
+        if self._keep is None:
+            value = self._snapshot(tensor, self._device, self._dtype)
+        else:
+            value = self._kept(tensor, site)
+        if self.budget is None:
+            return value
+        return map_leaves(
+            lambda leaf: self.budget.admit(leaf, self._backend.nbytes(leaf), site),  # type: ignore[union-attr]
+            value,
+            self._tensor,
+        )
+
+    def tree(self, tree: Any, site: str) -> Any:
+        """The stored form of a structure, in its own type."""
+        if type(tree) is self._tensor:
+            return self.tensor(tree, site)
+        return map_leaves(lambda leaf: self.tensor(leaf, site), tree, self._tensor)
+
+    def _kept(self, tensor: Any, site: str) -> Any:
+        source = self._backend.detached(tensor)
+        try:
+            value = self._keep(source)  # type: ignore[misc]
+        except Exception as error:
+            raise HookError(site, "keep function", f"raised {type(error).__name__}: {error}") from error
+        return map_leaves(
+            lambda leaf: self._backend.owned(leaf, source, self._device, self._dtype), value, self._tensor
+        )
+
+
+class Call:
+    """One call of a site: what went in, what came out, and their gradients."""
+
+    __slots__ = (
+        "_grads_in",
+        "_grads_out",
+        "_input",
+        "_kwargs",
+        "_output",
+        "_site",
+        "_template_in",
+        "_template_out",
+        "listener",
+        "order",
+        "repeated_in",
+        "sequence",
+    )
+
+    def __init__(self, site: SiteRecord, order: int) -> None:
+        self._site = site
+        self.order = order
+        self._output: Any = MISSING
+        self._input: Any = MISSING
+        self._kwargs: Any = MISSING
+        self._template_in: Any = None
+        self._template_out: Any = None
+        self._grads_in: dict[int, Any] | None = None
+        self._grads_out: dict[int, Any] | None = None
+        self.listener: Any = None
+        self.sequence = 0
+        self.repeated_in: Any = None
+
+    @property
+    def output(self) -> Any:
+        """What the module returned, in its own structure."""
+        return self._read(self._output, "its output")
+
+    @property
+    def input(self) -> Any:
+        """The positional arguments, a tuple."""
+        return self._read(self._input, "its input (pass inputs=True)")
+
+    @property
+    def kwargs(self) -> Any:
+        """The keyword arguments, a dict."""
+        return self._read(self._kwargs, "its kwargs (pass inputs=True)")
+
+    @property
+    def grad_output(self) -> Any:
+        """The gradient of the output, in the output's structure; None where there is none."""
+        return self._gradients(self._template_out, self._grads_out)
+
+    @property
+    def grad_input(self) -> Any:
+        """A tuple along the positional arguments, with None where there is no gradient."""
+        return self._gradients(self._template_in and self._template_in[0], self._grads_in)
+
+    @property
+    def grad_kwargs(self) -> Any:
+        """A dict along the keyword arguments, with None where there is no gradient."""
+        return self._gradients(self._template_in and self._template_in[1], self._grads_in)
+
+    def expect_grads(self, template: Any) -> None:
+        """Makes ready for gradients; `template` has a Slot at each tensor of (args, kwargs)."""
+        self._template_in, self._grads_in, self._grads_out = template, {}, {}
+
+    def take_input_grad(self, numbers: list[int], grad: Any) -> None:
+        self._take(self._grads_in, numbers, grad)
+
+    def take_output_grad(self, numbers: list[int], grad: Any) -> None:
+        self._take(self._grads_out, numbers, grad)
+
+    def _take(self, grads: dict[int, Any] | None, numbers: list[int], grad: Any) -> None:
+        store = self._site.store
+        if grads is None or store is None or not store.open:
+            return
+        store.backward_ran = True
+        value = store.tensor(grad, self._site.name)
+        for number in numbers:
+            grads[number] = value
+
+    def _read(self, stored: Any, what: str) -> Any:
+        if stored is MISSING:
+            raise NotRecorded(f"{what} was not recorded at {self._site.name!r}.")
+        return loaded(stored)
+
+    def _gradients(self, template: Any, grads: dict[int, Any] | None) -> Any:
+        if grads is None:
+            raise NotRecorded(f"gradients were not recorded at {self._site.name!r}; pass grads=True.")
+        return loaded(filled(template, grads))
+
+    def __repr__(self) -> str:
+        return f"<call of {self._site.name!r}, {self.order} in order of execution>"
+
+
+class SiteRecord:
+    """What was recorded of one site; its own values are those of the last call."""
+
+    def __init__(self, name: str, aliases: tuple[str, ...], store: Store | None) -> None:
+        self.name = name
+        self.aliases = aliases
+        self.calls: list[Call] = []
+        self.store = store
+        self.why: str | None = None
+        self._param_grads: dict[str, Any] | None = None
+
+    @property
+    def output(self) -> Any:
+        """The output of the last call."""
+        return self._last().output
+
+    @property
+    def input(self) -> Any:
+        """The positional arguments of the last call, a tuple."""
+        return self._last().input
+
+    @property
+    def kwargs(self) -> Any:
+        """The keyword arguments of the last call."""
+        return self._last().kwargs
+
+    @property
+    def grad_output(self) -> Any:
+        """The gradient of the last call's output, in the output's structure."""
+        return self._last().grad_output
+
+    @property
+    def grad_input(self) -> Any:
+        """The gradients of the last call's positional arguments, a tuple."""
+        return self._last().grad_input
+
+    @property
+    def grad_kwargs(self) -> Any:
+        """The gradients of the last call's keyword arguments."""
+        return self._last().grad_kwargs
+
+    @property
+    def param_grads(self) -> dict[str, Any]:
+        """The gradients of the module's own parameters, of the last backward, by parameter name."""
+        if self._param_grads is None:
+            raise NotRecorded(f"gradients were not recorded at {self.name!r}; pass grads=True.")
+        return {name: loaded(grad) for name, grad in self._param_grads.items()}
+
+    def expect_param_grads(self) -> None:
+        """Makes ready for the gradients of parameters."""
+        self._param_grads = {}
+
+    def take_param_grad(self, parameter: str, grad: Any) -> None:
+        if self.store is not None and self.store.open and self._param_grads is not None:
+            self.store.backward_ran = True
+            self._param_grads[parameter] = self.store.tensor(grad, self.name)
+
+    def _last(self) -> Call:
+        if not self.calls:
+            raise NotRecorded(f"{self.name!r} never fired: {self.why or 'it was not called'}.")
+        return self.calls[-1]
+
+    def __repr__(self) -> str:
+        return f"<{self.name!r}, {len(self.calls)} calls>"
+
+
+def loaded(stored: Any) -> Any:
+    """A stored value with spilled tensors read back."""
+    return map_leaves(Cell.get, stored, Cell)

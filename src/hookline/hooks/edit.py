@@ -1,0 +1,264 @@
+"""edit: replaces what crosses the sites of a model, and its weights, while a `with` block runs.
+
+Upstream: select (where), a backend. Edits on one site apply in the order in which they were made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from functools import partial
+from types import TracebackType
+from typing import Any
+
+from hookline.backends import resolve
+from hookline.backends.protocol import Backend, Label, Rank, Wish
+from hookline.errors import InvalidArgument, NoSuchSite, WrongReplacement
+from hookline.hooks.audit import Audit, AuditEntry
+from hookline.hooks.calls import Call, SiteRecord
+from hookline.hooks.gradients import InputGradients, OutputGradients
+from hookline.hooks.handles import all_or_nothing
+from hookline.hooks.placing import callers_line, needs_callable
+from hookline.hooks.reasons import why_silent
+from hookline.hooks.replacing import as_arguments, called, checked
+from hookline.hooks.select import WILD, Place, Tree, glob_pattern, select
+from hookline.hooks.session import Session
+from hookline.sites import KINDS, Site
+from hookline.trees import mismatch, zip_leaves
+
+
+class Skip:
+    """The edit that keeps a module from running; see `skip`."""
+
+    def __init__(self, instead: Any = None) -> None:
+        self.instead = instead
+
+    def __call__(self, instead: Any) -> Skip:
+        """A skip with this value as the output, or with what this function of the arguments gives."""
+        return Skip(instead)
+
+
+skip = Skip()
+"""As an edit: the module does not run and hands on its first argument, or what `skip(...)` was given."""
+
+
+def edit(model: Any, edits: Mapping[Any, Any]) -> Edits:
+    """A context manager in which every edit of {site: change} is in force.
+
+    A site is a name or glob, with a kind after a colon if it is not the output ("attn:input",
+    "layer3:grad_output"), anything else that `where` may be, a pair (where, kind), or the name of a
+    parameter or buffer. A change is a function of the value, a value to put there, a recorded site,
+    or `skip`. A value of the wrong structure, shape or type is an error that names the site.
+
+    >>> import torch
+    >>> model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU())
+    >>> with edit(model, {"0": lambda out: out * 0 - 1, "0.bias": torch.zeros(2)}):
+    ...     model(torch.ones(1, 2))
+    tensor([[0., 0.]], grad_fn=<ReluBackward0>)
+    """
+    if not isinstance(edits, Mapping) or not edits:
+        raise InvalidArgument(f"edit needs a dict of {{site: change}}, such as {{'layer3': fn}}; {edits!r} came.")
+    backend = resolve(model)
+    tree = Tree(backend.named_modules(model))
+    return Edits(
+        backend,
+        tree,
+        [edit for site, change in edits.items() for edit in _parsed(backend, model, tree, site, change)],
+    )
+
+
+class Edits:
+    """An open or finished `edit` block."""
+
+    def __init__(self, backend: Backend, tree: Tree, edits: list[SiteEdit]) -> None:
+        self._backend, self._tree, self._edits = backend, tree, edits
+        self._session = Session()
+        self._attached = ExitStack()
+
+    def __enter__(self) -> Edits:
+        line = callers_line()
+        placements = [partial(edit.place, self._backend, self._session, line) for edit in self._edits]
+        self._attached.enter_context(all_or_nothing(placements))
+        self._session.open()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._session.close()
+        self._attached.close()
+
+    def audit(self) -> Audit:
+        """For every edit: applied so many times, or never, and why."""
+        fired = [edit.name for edit in self._edits if edit.fired]
+        return Audit(
+            AuditEntry(
+                edit.site,
+                edit.fired,
+                None if edit.fired else why_silent(self._backend, self._tree, edit.name, fired),
+            )
+            for edit in self._edits
+        )
+
+
+class SiteEdit:
+    """One change at one site; `fired` counts how often it was applied."""
+
+    def __init__(self, place: Place, kind: str, change: Any) -> None:
+        self.place_in_model, self.kind, self.change = place, kind, change
+        self.name = place.name
+        self.site = place.name if kind == "output" else str(Site(place.name, kind))
+        self.fired = 0
+
+    def place(self, backend: Backend, session: Session, line: str) -> Callable[[], None]:
+        label = Label("edit", f"edit of the {self.kind}", self.name, line)
+        return backend.place(self._wishes(backend, session, label))
+
+    def _wishes(self, backend: Backend, session: Session, label: Label) -> list[Wish]:
+        module = self.place_in_model.module
+
+        def output(module: Any, args: Any, output: Any) -> Any:
+            return self._changed(backend, output) if session.sees_this_context() else None
+
+        def arguments(module: Any, args: Any, kwargs: Any) -> Any:
+            if not session.sees_this_context():
+                return None
+            if self.kind == "kwargs":
+                return args, kwargs | self._changed_kwargs(backend, kwargs)
+            return self._changed(backend, args, wrap=True), kwargs
+
+        def grad_output(module: Any, grad_output: Any) -> Any:
+            self.fired += 1
+            return self._asked(grad_output)
+
+        def grad_input(module: Any, grad_input: Any, grad_output: Any) -> Any:
+            self.fired += 1
+            return self._asked(grad_input)
+
+        if self.kind == "output":
+            return [Wish(module, True, output, label, Rank.EDIT, kwargs=False)]
+        if self.kind in ("input", "kwargs"):
+            return [Wish(module, False, arguments, label, Rank.EDIT)]
+        if self.kind == "grad_output":
+            taps = OutputGradients(backend, self.place_in_model, label, grad_output, session, wrap=False)
+            return taps.wishes()
+        return InputGradients(backend, self.place_in_model, label, grad_input, session).wishes()
+
+    def _asked(self, value: Any) -> Any:
+        """What the change makes of `value`: a function's result, or the value to put there."""
+        if callable(self.change):
+            return called(self.site, "edit", self.change, value)
+        return self.change
+
+    def _changed(self, backend: Backend, old: Any, *, wrap: bool = False) -> Any:
+        new = self._asked(old)
+        if new is None:
+            return old
+        if wrap:
+            new = as_arguments(new)
+        self.fired += 1
+        if callable(self.change):
+            return checked(backend, new, old, self.site, "edit")
+        return fitted(backend, new, old, self.site)
+
+    def _changed_kwargs(self, backend: Backend, old: dict[str, Any]) -> dict[str, Any]:
+        new = self._asked(old)
+        if new is None:
+            return {}
+        if not isinstance(new, Mapping) or (unknown := [key for key in new if key not in old]):
+            came = f"{unknown[0]!r}" if isinstance(new, Mapping) else f"a {type(new).__name__}"
+            raise WrongReplacement(
+                self.site, "edit", f"gave {came}; a dict with some of the keys {sorted(old)} is wanted"
+            )
+        part = {key: old[key] for key in new}
+        self.fired += 1
+        if callable(self.change):
+            return dict(checked(backend, dict(new), part, self.site, "edit"))
+        return dict(fitted(backend, dict(new), part, self.site))
+
+
+class SkippedModule(SiteEdit):
+    """A module that does not run; its output is given or is its first argument."""
+
+    def place(self, backend: Backend, session: Session, line: str) -> Callable[[], None]:
+        label = Label("edit", "skip of the module", self.name, line)
+        instead = self.change.instead
+
+        def forward(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+            if not session.sees_this_context():
+                return original(*args, **kwargs)
+            self.fired += 1
+            if callable(instead):
+                return called(self.site, "skip", instead, *args, **kwargs)
+            if instead is not None:
+                return instead
+            if not args:
+                raise WrongReplacement(
+                    self.site, "skip", "has no positional argument to hand on; use skip(value) or skip(function)"
+                )
+            return args[0]
+
+        return backend.replace_forward(self.place_in_model.module, forward, label)
+
+
+class WeightEdit(SiteEdit):
+    """Other numbers in a parameter or buffer; the old ones come back untouched at the end."""
+
+    def place(self, backend: Backend, session: Session, line: str) -> Callable[[], None]:
+        tensor = self.place_in_model.module
+        old = backend.detached(tensor)
+        new = self._asked(backend.snapshot(old))
+        if new is None:
+            return lambda: None
+        new = (
+            checked(backend, new, old, self.site, "edit")
+            if callable(self.change)
+            else fitted(backend, new, old, self.site)
+        )
+        self.fired += 1
+        return backend.swap_data(tensor, backend.snapshot(new))
+
+
+def fitted(backend: Backend, value: Any, old: Any, site: str) -> Any:
+    """A given value on the device and in the dtype of what it replaces; its shapes must agree."""
+
+    def shapes(new: Any, old: Any) -> str:
+        return "" if new.shape == old.shape else f"shape {tuple(old.shape)} is wanted, {tuple(new.shape)} came"
+
+    if reason := mismatch(value, old, backend.tensor, shapes):
+        raise WrongReplacement(site, "edit", f"can't put this value here: {reason}")
+    return zip_leaves(backend.fitted, value, old, backend.tensor)
+
+
+def _parsed(backend: Backend, model: Any, tree: Tree, key: Any, change: Any) -> list[SiteEdit]:
+    """The edits that one entry of the dict means."""
+    if change is None:
+        raise InvalidArgument(f"the edit of {key!r} is None; give a function, a value or hookline.skip.")
+    if isinstance(key, tuple) and len(key) == 2 and key[1] in KINDS:
+        where, kind = key
+    elif isinstance(key, str):
+        site = Site.parse(key)
+        where, kind = site.name, site.kind
+    else:
+        where, kind = key, "output"
+    if isinstance(change, (SiteRecord, Call)):
+        change = getattr(change, kind)
+    if callable(change) and not isinstance(change, Skip):
+        needs_callable("edit", f"the edit of {key!r}", change, 1)
+    if kind == "grad_kwargs":
+        raise InvalidArgument(f"{key!r}: the gradients of keyword arguments can be recorded, not edited.")
+    try:
+        places = select(tree, where)
+    except NoSuchSite:
+        tensors = backend.tensors_of(model) if isinstance(where, str) and kind == "output" else {}
+        names = [name for name in tensors if name == where or _globbed(where, name)]
+        if not names:
+            raise NoSuchSite(where, [*tree.modules, *tensors]) from None
+        return [WeightEdit(Place(name, tensors[name]), "output", change) for name in names]
+    if isinstance(change, Skip):
+        return [SkippedModule(place, "output", change) for place in places]
+    return [SiteEdit(place, kind, change) for place in places]
+
+
+def _globbed(where: str, name: str) -> bool:
+    return bool(WILD.search(where) and glob_pattern(where).fullmatch(name))

@@ -1,0 +1,30 @@
+"""Files: tensors in safetensors files, written whole or not at all, read without running code."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from hookline.backends import named
+from hookline.errors import RunError
+
+
+def write_tensors(path: Path, tensors: dict[str, Any], metadata: dict[str, str], framework: str) -> None:
+    """Writes all tensors to `path`, by a temporary file that is renamed at the end."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        named(framework).write_safetensors(temporary, tensors, metadata)
+        temporary.replace(path)
+    except OSError as error:
+        raise RunError(f"{path} can't be written: {error}") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def read_tensor(path: Path, key: str, framework: str) -> Any:
+    """One tensor of a file."""
+    try:
+        return named(framework).read_safetensors(path, [key])[key]
+    except (OSError, ValueError) as error:
+        raise RunError(f"{path} can't be read: {error}") from error

@@ -1,0 +1,135 @@
+"""Gradients: taps that hand a module's gradients to a hook which may replace them.
+
+Used by register_backward_pre_hook, register_backward_hook and edit. What only looks, a recording,
+goes another way that leaves the graph as it is.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from hookline.backends.protocol import Backend, Label, Rank, Wish
+from hookline.hooks.pending import Pending
+from hookline.hooks.replacing import Gradients, called
+from hookline.hooks.select import Place
+from hookline.hooks.session import Session
+
+
+class OutputGradients:
+    """Has `hook(module, grad_output)` called with the gradients of all outputs of a call.
+
+    With `wrap` the hook gets a tuple in any case, else the gradients in the output's own structure.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        place: Place,
+        label: Label,
+        hook: Callable[..., Any],
+        session: Session | None = None,
+        *,
+        wrap: bool = True,
+    ) -> None:
+        self._backend, self._place, self._label, self._hook = backend, place, label, hook
+        self._session, self._wrap = session, wrap
+
+    def wishes(self) -> list[Wish]:
+        return [Wish(self._place.module, True, self.after, self._label, Rank.GRADIENT, kwargs=False)]
+
+    def after(self, module: Any, args: Any, output: Any) -> Any:
+        if self._session is not None and not self._session.sees_this_context():
+            return None
+        label = self._label
+        gradients = Gradients(self._backend, output, label.site, label.kind, wrap=self._wrap)
+        owner = weakref.ref(module)  # the graph holds this closure, and a module may hold the graph
+
+        def sink(grads: list[Any]) -> list[Any] | None:
+            new = called(label.site, label.kind, self._hook, owner(), gradients.shown(grads))
+            return gradients.taken(new, grads)
+
+        new = self._backend.joined(output, sink)
+        return None if new is output else new
+
+
+class InputGradients:
+    """Has `hook(module, grad_input, grad_output)` called with all gradients of a call.
+
+    Where no input needs a gradient, it is called when those of the outputs are known.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        place: Place,
+        label: Label,
+        hook: Callable[..., Any],
+        session: Session | None = None,
+    ) -> None:
+        self._backend, self._place, self._label, self._hook = backend, place, label, hook
+        self._session = session
+        self._habits = backend.habits()
+        self._pending = Pending()
+
+    def wishes(self, *, original: bool = False) -> list[Wish]:
+        module, label = self._place.module, self._label
+        rank = Rank.ORIGINAL if original else Rank.GRADIENT
+        return [
+            Wish(module, False, self.before, label, Rank.GRADIENT),
+            Wish(module, True, self.after, label, rank),
+        ]
+
+    def before(self, module: Any, args: Any, kwargs: Any) -> Any:
+        if self._session is not None and not self._session.sees_this_context():
+            return None
+        call = _BackwardCall(self._backend, self._label, self._hook, module, args, kwargs)
+        joint = self._backend.joined_inputs(self._habits, call.with_inputs)
+        args, kwargs = joint.enter(args, kwargs)
+        self._pending.put(kwargs, (call, joint))
+        return args, kwargs
+
+    def after(self, module: Any, args: Any, kwargs: Any, output: Any) -> Any:
+        if (entry := self._pending.take(kwargs)) is None:
+            return None
+        call, joint = entry
+        new = joint.leave(output)
+        call.outputs = Gradients(self._backend, new, self._label.site, self._label.kind, wrap=True)
+        if joint.live:
+            self._backend.heard(new, call.note_output)
+        else:
+            new = self._backend.joined(new, call.without_inputs)
+        return None if new is output else new
+
+
+class _BackwardCall:
+    """The gradients of one call, until the hook has them all; holds no tensor of the graph."""
+
+    __slots__ = ("_hook", "_label", "_module", "grads_out", "inputs", "outputs")
+
+    def __init__(
+        self, backend: Backend, label: Label, hook: Callable[..., Any], module: Any, args: Any, kwargs: Any
+    ) -> None:
+        self._label, self._hook, self._module = label, hook, weakref.ref(module)
+        # Numbered along (args, kwargs); the hook is shown, and may replace, those of args.
+        self.inputs = Gradients(backend, args, label.site, label.kind, wrap=False)
+        self.outputs: Gradients | None = None
+        self.grads_out: dict[int, Any] = {}
+
+    def note_output(self, numbers: list[int], grad: Any) -> None:
+        for number in numbers:
+            self.grads_out[number] = grad
+
+    def with_inputs(self, grads: list[Any]) -> list[Any] | None:
+        return self._call(grads, self.grads_out)
+
+    def without_inputs(self, grads: list[Any]) -> None:
+        self._call([], dict(enumerate(grads)))
+
+    def _call(self, grads_in: list[Any], grads_out: dict[int, Any]) -> list[Any] | None:
+        assert self.outputs is not None
+        shown_in, shown_out = self.inputs.shown(grads_in), self.outputs.shown(grads_out)
+        self.grads_out = {}
+        new = called(self._label.site, self._label.kind, self._hook, self._module(), shown_in, shown_out)
+        return self.inputs.taken(new, grads_in) if grads_in else None

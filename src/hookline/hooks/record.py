@@ -1,0 +1,224 @@
+"""record: keeps what crosses the sites of a model while a `with` block runs.
+
+Upstream: select (where), a backend (taps, copies, gradients). Downstream: Recording.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from hookline.backends import resolve
+from hookline.backends.protocol import Backend, Label, Wish
+from hookline.errors import InvalidArgument, RecordingTooLarge
+from hookline.hooks.budget import Budget, parse_bytes
+from hookline.hooks.calls import ONE, ONE_ARGUMENT, Call, SiteRecord, Store
+from hookline.hooks.handles import all_or_nothing
+from hookline.hooks.pending import Pending
+from hookline.hooks.placing import callers_line, needs_callable
+from hookline.hooks.reasons import explain
+from hookline.hooks.recording import Recording
+from hookline.hooks.select import Place, Tree, select
+from hookline.hooks.session import Session, opened
+from hookline.trees import slotted
+
+
+class StopForward(BaseException):
+    """Ends a forward early. Not an Exception: a model's own `except Exception` must not catch it."""
+
+
+def record(
+    model: Any,
+    where: Any = "**",
+    *,
+    inputs: bool = False,
+    grads: bool = False,
+    device: Any = None,
+    dtype: Any = None,
+    keep: Callable[[Any], Any] | None = None,
+    stop: bool = False,
+    limit: int | str | None = None,
+    spill: str | Path | None = None,
+) -> Recorder:
+    """A context manager that gives a Recording of the sites that `where` selects.
+
+    `inputs` keeps arguments, `grads` the gradients of inputs, outputs and parameters. `keep(tensor)`
+    reduces or slices each tensor before it is stored; `device` and `dtype` move and cast it. `stop`
+    ends the forward, and with it the block, once every site has fired. Beyond `limit` bytes the
+    recording goes on in files in the folder `spill`, or ends in RecordingTooLarge.
+
+    >>> import torch
+    >>> model = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.ReLU())
+    >>> with record(model) as rec:
+    ...     _ = model(torch.ones(4, 3))
+    >>> rec.names, rec["0"].output.shape
+    (['0', '1', ''], torch.Size([4, 2]))
+    """
+    if keep is not None:
+        needs_callable("record", "keep", keep, 1)
+    if stop and grads:
+        raise InvalidArgument(
+            "record(stop=True, grads=True) can't be: a forward that is stopped has no backward. "
+            "Leave one of them out."
+        )
+    if spill is not None and limit is None:
+        raise InvalidArgument("record(spill=...) needs limit=...: the size at which spilling begins.")
+    backend = resolve(model)
+    tree = Tree(backend.named_modules(model))
+    budget = None if limit is None else Budget(parse_bytes(limit), spill, backend.name)
+    store = Store(backend, device=device, dtype=backend.dtype(dtype), keep=keep, budget=budget)
+    return Recorder(backend, tree, select(tree, where), store, inputs=inputs, grads=grads, stop=stop)
+
+
+class Recorder:
+    """An open or finished `record` block; entering it gives its Recording."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        tree: Tree,
+        places: list[Place],
+        store: Store,
+        *,
+        inputs: bool,
+        grads: bool,
+        stop: bool,
+    ) -> None:
+        self._backend = backend
+        self._tree: Tree | None = tree
+        self._store = store
+        self._session = Session()
+        self._attached = ExitStack()
+        self._signal = StopForward()
+        self._order = itertools.count()
+        self.inputs, self.grads = inputs, grads
+        self.sites = [_SiteRecorder(self, place) for place in places]
+        self.waiting = {site.record.name for site in self.sites} if stop else None
+        self.recording = Recording([site.record for site in self.sites], backend.name)
+
+    def __enter__(self) -> Recording:
+        if self._tree is None:
+            raise InvalidArgument("this record block was used already; call record(...) again.")
+        line = callers_line()
+        wishes: list[Wish] = []
+        for site in self.sites:
+            label = Label("record", "recording", site.record.name, line)
+            module = site.place.module
+            if self.inputs or self.grads:
+                wishes.append(Wish(module, False, site.before, label))
+                wishes.append(Wish(module, True, site.after, label))
+            else:
+                wishes.append(Wish(module, True, site.after_only, label, kwargs=False))
+        placements = [partial(self._backend.place, wishes)]
+        if self.grads:
+            placements += [partial(self._hear_parameters, site, line) for site in self.sites]
+        self._attached.enter_context(all_or_nothing(placements))
+        self._session.open()
+        return self.recording
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        self._session.close()
+        self._attached.close()
+        self._store.open = False
+        stopped = error is self._signal
+        assert self._tree is not None
+        explain(self, self._tree, self._backend, stopped=stopped, error=error)
+        if isinstance(error, RecordingTooLarge):
+            error.recording = self.recording
+        # A recording outlives its model: what refers to modules goes now.
+        self._tree, self.sites = None, []
+        return stopped
+
+    def belongs_here(self) -> bool:
+        """Whether the current context's events are this recording's."""
+        mine = opened()
+        return not mine or self._session.number in mine
+
+    def new_call(self, record: SiteRecord) -> Call:
+        return Call(record, next(self._order))
+
+    def finished(self, record: SiteRecord, call: Call) -> None:
+        """Files a completed call; ends the forward if it was the last one wanted."""
+        if not record.calls:
+            self.recording.fire(record)
+        record.calls.append(call)
+        if self.waiting is not None:
+            self.waiting.discard(record.name)
+            if not self.waiting:
+                raise self._signal
+
+    def _hear_parameters(self, site: _SiteRecorder, line: str) -> Callable[[], None]:
+        label = Label("record", "recording of parameter gradients", site.record.name, line)
+        site.record.expect_param_grads()
+        return self._backend.hear_parameters(site.place.module, site.record.take_param_grad, label)
+
+
+class _SiteRecorder:
+    """What the taps of one site call; told apart by what has to be kept."""
+
+    __slots__ = ("elsewhere", "pending", "place", "record", "recorder", "store", "tensor")
+
+    def __init__(self, recorder: Recorder, place: Place) -> None:
+        self.recorder = recorder
+        self.place = place
+        self.store = recorder._store
+        self.tensor = recorder._backend.tensor
+        self.record = SiteRecord(place.name, place.aliases, recorder._store)
+        self.elsewhere = 0
+        self.pending = Pending()
+
+    def after_only(self, module: Any, args: Any, output: Any) -> None:
+        recorder = self.recorder
+        if not recorder.belongs_here():
+            self.elsewhere += 1
+            return
+        if recorder._backend.in_recompute():
+            return
+        call = recorder.new_call(self.record)
+        call._output = self.store.tree(output, self.record.name)
+        recorder.finished(self.record, call)
+
+    def before(self, module: Any, args: Any, kwargs: Any) -> Any:
+        recorder = self.recorder
+        if not recorder.belongs_here():
+            self.elsewhere += 1
+            return None
+        backend = recorder._backend
+        call: Call | None
+        if backend.in_recompute():
+            call, earlier = None, backend.recomputed(self.record.calls) if recorder.grads else None
+            listener = earlier and backend.listener(earlier.take_input_grad, earlier.take_output_grad)
+        else:
+            call, listener = recorder.new_call(self.record), None
+            if recorder.inputs:
+                call._input = self.store.tree(args, self.record.name)
+                call._kwargs = self.store.tree(kwargs, self.record.name)
+            if recorder.grads:
+                call.sequence = backend.sequence_number()
+                listener = call.listener = backend.listener(call.take_input_grad, call.take_output_grad)
+                single = len(args) == 1 and not kwargs and type(args[0]) is self.tensor
+                call.expect_grads(ONE_ARGUMENT if single else slotted((args, kwargs), self.tensor)[0])
+        if call is None and listener is None:
+            return None
+        new_args, new_kwargs = listener.enter(args, kwargs) if listener is not None else (args, kwargs)
+        self.pending.put(new_kwargs, (call, listener))
+        return None if new_args is args and new_kwargs is kwargs else (new_args, new_kwargs)
+
+    def after(self, module: Any, args: Any, kwargs: Any, output: Any) -> Any:
+        if (entry := self.pending.take(kwargs)) is None:
+            return None
+        call, listener = entry
+        new = listener.leave(output) if listener is not None else output
+        if call is not None:
+            if listener is not None:
+                call._template_out = ONE if type(output) is self.tensor else slotted(output, self.tensor)[0]
+            call._output = self.store.tree(output, self.record.name)
+            self.recorder.finished(self.record, call)
+        return None if new is output else new

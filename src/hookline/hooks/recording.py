@@ -1,0 +1,58 @@
+"""Recording: what a `record` block kept, to read, audit, save and load."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from hookline.errors import NoSuchSite
+from hookline.hooks.audit import Audit, AuditEntry
+from hookline.hooks.calls import SiteRecord
+
+
+class Recording:
+    """What was recorded, by site; `names` are in order of execution."""
+
+    def __init__(self, sites: list[SiteRecord], backend: str) -> None:
+        self.backend = backend
+        self._asked = {site.name: site for site in sites}
+        self._fired: dict[str, SiteRecord] = {}
+        self._aliases = {alias: site for site in sites for alias in site.aliases}
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the sites that fired, in the order in which they first did."""
+        return list(self._fired)
+
+    def __getitem__(self, name: str) -> SiteRecord:
+        """The site of that name, or one that goes by it; NoSuchSite where none was asked for."""
+        site = self._asked.get(name) or self._aliases.get(name)
+        if site is None:
+            raise NoSuchSite(name, self._asked, "(These are the sites that this recording was asked for.)")
+        return site
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._fired or (name in self._aliases and self._aliases[name].name in self._fired)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __len__(self) -> int:
+        return len(self._fired)
+
+    def audit(self) -> Audit:
+        """For every site that was asked for: fired so many times, or never, and why."""
+        return Audit(AuditEntry(site.name, len(site.calls), site.why) for site in self._asked.values())
+
+    def save(self, path: str | Path) -> Path:
+        """Writes the recording to one safetensors file; `load_recording` reads it back."""
+        from hookline.hooks.saving import save_recording
+
+        return save_recording(self, Path(path))
+
+    def fire(self, site: SiteRecord) -> None:
+        """Notes that `site` fired for the first time."""
+        self._fired.setdefault(site.name, site)
+
+    def __repr__(self) -> str:
+        return f"<recording of {len(self._fired)} sites, {sum(len(s.calls) for s in self._asked.values())} calls>"

@@ -1,0 +1,157 @@
+"""Saving: a recording as one safetensors file, and back.
+
+Tensors are the file's tensors; structure, names and audit are JSON in its metadata. Nothing in it is
+executed when it is read: a namedtuple or dataclass comes back as a plain class of the same name and
+fields, an object that is neither data nor tensor as an Opaque with its repr.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections import namedtuple
+from pathlib import Path
+from typing import Any
+
+from hookline.backends import named
+from hookline.errors import RunError
+from hookline.hooks.calls import MISSING, Call, SiteRecord, loaded
+from hookline.hooks.files import write_tensors
+from hookline.hooks.recording import Recording
+from hookline.trees import Slot, parts
+
+VERSION = 1
+TREES = ("_output", "_input", "_kwargs", "_template_in", "_template_out")
+GRADS = ("_grads_in", "_grads_out")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Opaque:
+    """What a saved recording tells of an object that is neither data nor tensor."""
+
+    text: str
+
+
+def save_recording(recording: Recording, path: Path) -> Path:
+    """Writes `recording` to `path` and returns it."""
+    writer = _Writer(named(recording.backend).tensor)
+    sites = [_site_to_json(site, writer) for site in recording._asked.values()]
+    header = {"version": VERSION, "backend": recording.backend, "names": recording.names, "sites": sites}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_tensors(path, writer.tensors, {"hookline": json.dumps(header)}, recording.backend)
+    return path
+
+
+def load_recording(path: str | Path) -> Recording:
+    """The Recording in a file that `Recording.save` wrote; RunError where it is none."""
+    try:
+        header, tensors = _read(Path(path))
+        if header["version"] > VERSION:
+            raise RunError(
+                f"{path} was written by a newer hookline (format {header['version']}, this one reads up to "
+                f"{VERSION}). Upgrade hookline to read it."
+            )
+        sites = [_site_from_json(entry, tensors) for entry in header["sites"]]
+    except (KeyError, ValueError, TypeError) as error:
+        raise RunError(f"{path} is not a recording of hookline, or is damaged: {error}") from error
+    recording = Recording(sites, header["backend"])
+    for name in header["names"]:
+        recording.fire(recording[name])
+    return recording
+
+
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    try:
+        with path.open("rb") as file:
+            size = int.from_bytes(file.read(8), "little")
+            if size > path.stat().st_size:
+                raise RunError(f"{path} is not a safetensors file, or is cut off.")
+            header = json.loads(json.loads(file.read(size))["__metadata__"]["hookline"])
+    except OSError as error:
+        raise RunError(f"{path} can't be read: {error}") from error
+    return header, named(header["backend"]).read_safetensors(path)
+
+
+class _Writer:
+    """Turns structures into JSON and gathers their tensors under numbers."""
+
+    def __init__(self, tensor: type) -> None:
+        self._tensor = tensor
+        self.tensors: dict[str, Any] = {}
+
+    def tree(self, tree: Any) -> Any:
+        if isinstance(tree, self._tensor):
+            key = str(len(self.tensors))
+            self.tensors[key] = tree
+            return {"tensor": key}
+        if tree is None or isinstance(tree, (bool, int, float, str)):
+            return {"value": tree}
+        if isinstance(tree, Slot):
+            return {"slot": tree.index}
+        if (branch := parts(tree)) is None:
+            return {"opaque": repr(tree)}
+        keys, children, _ = branch
+        items = [self.tree(child) for child in children]
+        if hasattr(tree, "_fields"):
+            return {"namedtuple": type(tree).__name__, "keys": keys, "items": items}
+        if isinstance(tree, (tuple, list)):
+            return {"tuple" if isinstance(tree, tuple) else "list": items}
+        if dataclasses.is_dataclass(tree) and not isinstance(tree, dict):
+            return {"dataclass": type(tree).__name__, "keys": keys, "items": items}
+        return {"dict": [self.tree(key) for key in keys], "items": items}
+
+
+def _tree(saved: Any, tensors: dict[str, Any]) -> Any:
+    """The inverse of `_Writer.tree`."""
+    if "tensor" in saved:
+        return tensors[saved["tensor"]]
+    if "value" in saved:
+        return saved["value"]
+    if "slot" in saved:
+        return Slot(saved["slot"])
+    if "opaque" in saved:
+        return Opaque(saved["opaque"])
+    if "tuple" in saved or "list" in saved:
+        items = [_tree(item, tensors) for item in saved.get("tuple", saved.get("list"))]
+        return tuple(items) if "tuple" in saved else items
+    items = [_tree(item, tensors) for item in saved["items"]]
+    if "dict" in saved:
+        return dict(zip((_tree(key, tensors) for key in saved["dict"]), items, strict=True))
+    if "namedtuple" in saved:
+        return namedtuple(saved["namedtuple"], saved["keys"])(*items)
+    return dataclasses.make_dataclass(saved["dataclass"], saved["keys"])(*items)
+
+
+def _site_to_json(site: SiteRecord, writer: _Writer) -> dict[str, Any]:
+    return {
+        "name": site.name,
+        "aliases": site.aliases,
+        "why": site.why,
+        "calls": [_call_to_json(call, writer) for call in site.calls],
+        "param_grads": None if site._param_grads is None else writer.tree(loaded(site._param_grads)),
+    }
+
+
+def _call_to_json(call: Call, writer: _Writer) -> dict[str, Any]:
+    saved: dict[str, Any] = {"order": call.order}
+    for name in TREES:
+        if (value := getattr(call, name)) is not MISSING:
+            saved[name] = writer.tree(loaded(value))
+    for name in GRADS:
+        if (grads := getattr(call, name)) is not None:
+            saved[name] = writer.tree(loaded(grads))
+    return saved
+
+
+def _site_from_json(saved: dict[str, Any], tensors: dict[str, Any]) -> SiteRecord:
+    site = SiteRecord(saved["name"], tuple(saved["aliases"]), None)
+    site.why = saved["why"]
+    if saved["param_grads"] is not None:
+        site._param_grads = _tree(saved["param_grads"], tensors)
+    for entry in saved["calls"]:
+        call = Call(site, entry["order"])
+        for name in (*TREES, *GRADS):
+            if name in entry:
+                setattr(call, name, _tree(entry[name], tensors))
+        site.calls.append(call)
+    return site

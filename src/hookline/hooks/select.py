@@ -1,0 +1,197 @@
+"""Select: from a `where` to the places in a model that it means.
+
+`where` may be None (the model itself), a dotted name, a glob (`*` stays within one part of a name,
+`**` crosses dots), a compiled regex, a module type or tuple of types, a module object, a predicate
+`(name, module) -> bool`, a list of any of these, or an expression of `where(...)` with `&`, `|`, `~`.
+
+Upstream: the names and modules that a backend lists. Downstream: register, record, edit.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from hookline.errors import InvalidArgument, NoSuchSite
+
+WILD = re.compile(r"[*?\[]")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A module of the model, with the name it was found by and the other names it goes by."""
+
+    name: str
+    module: Any
+    aliases: tuple[str, ...] = ()
+
+
+class Tree:
+    """All modules of a model in order of definition, each once, with all its names."""
+
+    def __init__(self, named: Iterable[tuple[str, Any]]) -> None:
+        self.names_of: dict[int, list[str]] = {}
+        self.modules: dict[str, Any] = {}
+        for name, module in named:
+            self.modules[name] = module
+            self.names_of.setdefault(id(module), []).append(name)
+
+    def place(self, name: str) -> Place:
+        """The place of that name; its other names are the aliases."""
+        module = self.modules[name]
+        names = self.names_of[id(module)]
+        if len(names) == 1:
+            return Place(name, module)
+        return Place(name, module, tuple(other for other in names if other != name))
+
+
+class Where:
+    """A condition on modules; made by `where`, combined with `&`, `|` and `~`."""
+
+    def __init__(self, names: Callable[[Tree], set[str]], text: str) -> None:
+        self.names = names
+        self.text = text
+
+    def __and__(self, other: Any) -> Where:
+        right = where(other)
+        return Where(lambda tree: self.names(tree) & right.names(tree), f"({self.text} & {right.text})")
+
+    def __or__(self, other: Any) -> Where:
+        right = where(other)
+        return Where(lambda tree: self.names(tree) | right.names(tree), f"({self.text} | {right.text})")
+
+    def __invert__(self) -> Where:
+        return Where(lambda tree: set(tree.modules) - self.names(tree), f"~{self.text}")
+
+    __rand__, __ror__ = __and__, __or__
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+def where(*conditions: Any) -> Where:
+    """A condition that can be combined; several conditions mean any of them.
+
+    >>> where("encoder.**") & ~where("**.dropout")
+    (where('encoder.**') & ~where('**.dropout'))
+    """
+    if len(conditions) != 1:
+        return where(list(conditions))
+    (condition,) = conditions
+    if isinstance(condition, Where):
+        return condition
+    text = getattr(condition, "__qualname__", None) or repr(condition)
+    return Where(_condition(condition), f"where({text})")
+
+
+def select(tree: Tree, condition: Any) -> list[Place]:
+    """The places that `condition` means, in order of definition; never an empty list.
+
+    >>> tree = Tree([("", "model"), ("a", "conv"), ("a.b", "relu"), ("c", "conv")])
+    >>> [place.name for place in select(tree, "**")], [place.name for place in select(tree, "?")]
+    (['', 'a', 'a.b', 'c'], ['a', 'c'])
+    """
+    if condition is None:
+        return [tree.place("")]
+    if isinstance(condition, str) and condition == "**":
+        return [tree.place(names[0]) for names in tree.names_of.values()]
+    chosen = where(condition).names(tree)
+    places: dict[int, Place] = {}
+    for name, module in tree.modules.items():
+        if name in chosen and id(module) not in places:
+            places[id(module)] = tree.place(name)
+    if not places:
+        raise NoSuchSite(condition, tree.modules)
+    return list(places.values())
+
+
+def _condition(condition: Any) -> Callable[[Tree], set[str]]:
+    if isinstance(condition, str):
+        return _globbed(condition) if WILD.search(condition) else _named(condition)
+    if isinstance(condition, re.Pattern):
+        return lambda tree: {name for name in tree.modules if condition.search(name)}
+    if isinstance(condition, type) or (
+        isinstance(condition, tuple) and condition and all(isinstance(c, type) for c in condition)
+    ):
+        return lambda tree: {name for name, module in tree.modules.items() if isinstance(module, condition)}
+    if isinstance(condition, (list, tuple, set, frozenset)):
+        return _any_of([where(part) for part in condition])
+    return lambda tree: _object_or_predicate(tree, condition)
+
+
+def _named(name: str) -> Callable[[Tree], set[str]]:
+    def names(tree: Tree) -> set[str]:
+        if name not in tree.modules:
+            raise NoSuchSite(name, tree.modules)
+        return {name}
+
+    return names
+
+
+def _globbed(pattern: str) -> Callable[[Tree], set[str]]:
+    matches = glob_pattern(pattern).fullmatch
+    return lambda tree: {name for name in tree.modules if matches(name)}
+
+
+def _any_of(conditions: list[Where]) -> Callable[[Tree], set[str]]:
+    def names(tree: Tree) -> set[str]:
+        found: set[str] = set()
+        for condition in conditions:
+            some = condition.names(tree)
+            if not some:  # one mistyped entry of a list must not hide behind the others
+                raise NoSuchSite(condition, tree.modules)
+            found |= some
+        return found
+
+    return names
+
+
+def _object_or_predicate(tree: Tree, condition: Any) -> set[str]:
+    # Modules are callable as well, so an object of this very tree is looked for first.
+    if (own := tree.names_of.get(id(condition))) is not None:
+        return set(own)
+    if callable(condition) and not _is_module_like(tree, condition):
+        return {name for name, module in tree.modules.items() if condition(name, module)}
+    if callable(condition):
+        raise NoSuchSite(
+            type(condition).__name__, tree.modules, "The module object given is not part of this model."
+        )
+    raise InvalidArgument(
+        f"where={condition!r} can't select modules. Give a name, a glob, a compiled regex, a module "
+        "type, a module object, a predicate (name, module) -> bool, or a list of these."
+    )
+
+
+def _is_module_like(tree: Tree, thing: Any) -> bool:
+    """Whether `thing` shares a framework base class with the modules of the tree."""
+    bases = {base for base in type(tree.modules[""]).__mro__ if base is not object}
+    return any(base in bases for base in type(thing).__mro__)
+
+
+@lru_cache(maxsize=256)
+def glob_pattern(pattern: str) -> re.Pattern[str]:
+    """The regex of a glob: `*` and `?` stay within one part of a name, `**` crosses dots.
+
+    >>> [bool(glob_pattern("**.conv?").fullmatch(n)) for n in ("conv1", "layer1.0.conv2", "layer1.conv")]
+    [True, True, False]
+    """
+    out = ""
+    rest = pattern
+    while rest:
+        if rest.startswith("**."):
+            out, rest = out + r"(?:.*\.)?", rest[3:]  # also at the top, where there is no dot
+        elif rest.startswith("**"):
+            out, rest = out + ".*", rest[2:]
+        elif rest[0] == "*":
+            out, rest = out + "[^.]*", rest[1:]
+        elif rest[0] == "?":
+            out, rest = out + "[^.]", rest[1:]
+        elif rest[0] == "[" and (end := rest.find("]", 2)) > 0:
+            chars = rest[1:end].replace("\\", r"\\")
+            out, rest = out + "[" + ("^" + chars[1:] if chars[0] == "!" else chars) + "]", rest[end + 1 :]
+        else:
+            out, rest = out + re.escape(rest[0]), rest[1:]
+    return re.compile(out)
