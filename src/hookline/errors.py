@@ -33,7 +33,7 @@ class NoSuchSite(HooklineError, LookupError):
     """A selection that matches no module of the model.
 
     >>> str(NoSuchSite("fc3", ["fc1", "fc2"]))
-    "no site matches 'fc3'. Did you mean 'fc1' or 'fc2'? The model has 2 sites: 'fc1', 'fc2'."
+    "no site matches 'fc3'. Did you mean 'fc2' or 'fc1'? The model has 2 sites: 'fc1', 'fc2'."
     """
 
     def __init__(self, asked: object, known: Iterable[str], note: str = "") -> None:

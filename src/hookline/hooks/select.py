@@ -90,7 +90,7 @@ def where(*conditions: Any) -> Where:
 def select(tree: Tree, condition: Any) -> list[Place]:
     """The places that `condition` means, in order of definition; never an empty list.
 
-    >>> tree = Tree([("", "model"), ("a", "conv"), ("a.b", "relu"), ("c", "conv")])
+    >>> tree = Tree([("", "model"), ("a", "conv"), ("a.b", "relu"), ("c", "linear")])
     >>> [place.name for place in select(tree, "**")], [place.name for place in select(tree, "?")]
     (['', 'a', 'a.b', 'c'], ['a', 'c'])
     """
@@ -133,7 +133,8 @@ def _named(name: str) -> Callable[[Tree], set[str]]:
 
 def _globbed(pattern: str) -> Callable[[Tree], set[str]]:
     matches = glob_pattern(pattern).fullmatch
-    return lambda tree: {name for name in tree.modules if matches(name)}
+    # The root's name is empty: only `**`, which crosses everything, means it.
+    return lambda tree: {name for name in tree.modules if matches(name) and (name or pattern == "**")}
 
 
 def _any_of(conditions: list[Where]) -> Callable[[Tree], set[str]]:

@@ -70,10 +70,9 @@ class Listener:
         senders = self._senders([leaf.grad_fn for leaf, _ in found], targets)
         assert self.on_input is not None
         if len(senders) == 1 and len(found) == 1 and self.on_output is not None:
-            node: Any
-            ((node, edges),) = senders.items()
-            (leaf, numbers) = found[0]
-            if node is leaf.grad_fn:
+            leaf, numbers = found[0]
+            node: Any = leaf.grad_fn
+            if (edges := senders.get(node)) is not None:
                 # One operation: one hook hears what comes in and what goes out.
                 node.register_hook(partial(_both, self.on_input, edges, self.on_output, numbers, leaf.output_nr))
                 return leaf
