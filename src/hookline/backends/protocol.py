@@ -62,8 +62,13 @@ Undo = Callable[[], None]
 """Takes back what was done; a second time does nothing."""
 
 
-class Passage(Protocol):
-    """One call's way through a module, with its gradients heard."""
+class Listening(Protocol):
+    """One call's way through a module with its gradients heard and nothing changed.
+
+    `views` are (output, version) pairs, for the audit.
+    """
+
+    views: list[tuple[Any, int]]
 
     def enter(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
         """The arguments to go on with."""
@@ -72,16 +77,16 @@ class Passage(Protocol):
         """The output to go on with."""
 
 
-class Listening(Passage, Protocol):
-    """A passage that changes nothing; `views` are (output, version) pairs for the audit."""
-
-    views: list[tuple[Any, int]]
-
-
-class Joining(Passage, Protocol):
-    """A passage whose input gradients may be replaced; `live` inputs need one."""
+class Joining(Protocol):
+    """One call's way through a module whose input gradients may be replaced; `live` inputs have one."""
 
     live: int
+
+    def enter(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
+        """The arguments to go on with."""
+
+    def leave(self, output: Any, on_output: GradSink) -> Any:
+        """The output to go on with; `on_output` hears its gradients first."""
 
 
 class Backend(Protocol):
@@ -160,9 +165,6 @@ class Backend(Protocol):
 
     def joined(self, output: Any, sink: JointSink) -> Any:
         """`output` to go on with; `sink` gets the gradients of all its places at once."""
-
-    def heard(self, output: Any, sink: GradSink) -> int:
-        """Has `sink` called with each gradient of `output`; the number of its places."""
 
     def tapped(self, tensors: tuple[Any, ...], sink: JointSink) -> tuple[Any, ...]:
         """The tensors to go on with; `sink` gets the gradients at this very point."""

@@ -76,18 +76,21 @@ class Call:
         "_input",
         "_kwargs",
         "_output",
-        "_site",
+        "_store",
         "_template_in",
         "_template_out",
         "listener",
         "order",
         "repeated_in",
         "sequence",
+        "site",
     )
 
-    def __init__(self, site: SiteRecord, order: int) -> None:
-        self._site = site
+    def __init__(self, site: str, order: int, store: Store | None = None) -> None:
+        # The name, not the SiteRecord: a cycle would keep a dropped recording's memory until gc runs.
+        self.site = site
         self.order = order
+        self._store = store
         self._output: Any = MISSING
         self._input: Any = MISSING
         self._kwargs: Any = MISSING
@@ -140,26 +143,26 @@ class Call:
         self._take(self._grads_out, numbers, grad)
 
     def _take(self, grads: dict[int, Any] | None, numbers: list[int], grad: Any) -> None:
-        store = self._site.store
+        store = self._store
         if grads is None or store is None or not store.open:
             return
         store.backward_ran = True
-        value = store.tensor(grad, self._site.name)
+        value = store.tensor(grad, self.site)
         for number in numbers:
             grads[number] = value
 
     def _read(self, stored: Any, what: str) -> Any:
         if stored is MISSING:
-            raise NotRecorded(f"{what} was not recorded at {self._site.name!r}.")
+            raise NotRecorded(f"{what} was not recorded at {self.site!r}.")
         return loaded(stored)
 
     def _gradients(self, template: Any, grads: dict[int, Any] | None) -> Any:
         if grads is None:
-            raise NotRecorded(f"gradients were not recorded at {self._site.name!r}; pass grads=True.")
+            raise NotRecorded(f"gradients were not recorded at {self.site!r}; pass grads=True.")
         return loaded(filled(template, grads))
 
     def __repr__(self) -> str:
-        return f"<call of {self._site.name!r}, {self.order} in order of execution>"
+        return f"<call of {self.site!r}, {self.order} in order of execution>"
 
 
 class SiteRecord:

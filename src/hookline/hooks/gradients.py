@@ -42,12 +42,13 @@ class OutputGradients:
     def after(self, module: Any, args: Any, output: Any) -> Any:
         if self._session is not None and not self._session.sees_this_context():
             return None
-        label = self._label
+        label, hook = self._label, self._hook
         gradients = Gradients(self._backend, output, label.site, label.kind, wrap=self._wrap)
-        owner = weakref.ref(module)  # the graph holds this closure, and a module may hold the graph
+        # The graph holds this closure and a module may hold the graph, so it must not hold the module.
+        owner = weakref.ref(module)
 
         def sink(grads: list[Any]) -> list[Any] | None:
-            new = called(label.site, label.kind, self._hook, owner(), gradients.shown(grads))
+            new = called(label.site, label.kind, hook, owner(), gradients.shown(grads))
             return gradients.taken(new, grads)
 
         new = self._backend.joined(output, sink)
@@ -94,12 +95,11 @@ class InputGradients:
         if (entry := self._pending.take(kwargs)) is None:
             return None
         call, joint = entry
-        new = joint.leave(output)
-        call.outputs = Gradients(self._backend, new, self._label.site, self._label.kind, wrap=True)
+        call.outputs = Gradients(self._backend, output, self._label.site, self._label.kind, wrap=True)
         if joint.live:
-            self._backend.heard(new, call.note_output)
+            new = joint.leave(output, call.note_output)
         else:
-            new = self._backend.joined(new, call.without_inputs)
+            new = self._backend.joined(output, call.without_inputs)
         return None if new is output else new
 
 

@@ -142,7 +142,7 @@ class Recorder:
         return not mine or self._session.number in mine
 
     def new_call(self, record: SiteRecord) -> Call:
-        return Call(record, next(self._order))
+        return Call(record.name, next(self._order), self._store)
 
     def finished(self, record: SiteRecord, call: Call) -> None:
         """Files a completed call; ends the forward if it was the last one wanted."""

@@ -149,7 +149,7 @@ def _site_from_json(saved: dict[str, Any], tensors: dict[str, Any]) -> SiteRecor
     if saved["param_grads"] is not None:
         site._param_grads = _tree(saved["param_grads"], tensors)
     for entry in saved["calls"]:
-        call = Call(site, entry["order"])
+        call = Call(site.name, entry["order"])
         for name in (*TREES, *GRADS):
             if name in entry:
                 setattr(call, name, _tree(entry[name], tensors))

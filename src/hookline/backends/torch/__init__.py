@@ -19,7 +19,7 @@ from hookline.backends.torch import (
     taps,
     values,
 )
-from hookline.backends.torch.joining import Habits, JoinedInputs, heard, joined, tapped
+from hookline.backends.torch.joining import Habits, JoinedInputs, joined, tapped
 from hookline.backends.torch.listening import Listener
 from hookline.errors import InvalidArgument
 
@@ -48,7 +48,6 @@ class TorchBackend:
     habits = Habits
     joined_inputs = JoinedInputs
     joined = staticmethod(joined)
-    heard = staticmethod(heard)
     tapped = staticmethod(tapped)
     place_state_hook = staticmethod(state.place_state_hook)
     replace_forward = staticmethod(forwards.replace_forward)

@@ -54,9 +54,9 @@ def version(tensor: torch.Tensor) -> int:
     return int(tensor._version)
 
 
-def is_view(tensor: torch.Tensor) -> bool:
-    """Whether autograd tracks `tensor` as a view of another one."""
-    return bool(tensor._is_view())
+def base_of(tensor: torch.Tensor) -> torch.Tensor | None:
+    """The tensor of which autograd tracks `tensor` as a view; None where it is no view."""
+    return tensor._base if tensor._is_view() else None
 
 
 def in_recompute() -> bool:

@@ -69,15 +69,14 @@ class JoinedInputs:
         self.aliases[id(alias)] = leaf, alias, version(alias), ear
         return alias
 
-    def leave(self, output: Any) -> Any:
-        """The output, with the caller's own tensor where the module returned a written-to alias."""
-        if not self.aliases:
-            return output
+    def leave(self, output: Any, on_output: GradSink) -> Any:
+        """The output to go on with; `on_output` hears its gradients before the sink is called."""
         aliases, self.aliases = self.aliases, {}
         for _, alias, before, ear in aliases.values():
             if version(alias) != before:
                 ear.written = self.habits.writes = True
         self.habits.known = True
+        identities: dict[int, tuple[Tensor, Ear]] = {}
 
         def own(found: Tensor) -> Tensor:
             if (entry := aliases.get(id(found))) is None:
@@ -85,12 +84,22 @@ class JoinedInputs:
             leaf, alias, _, ear = entry
             if ear.written:
                 return leaf  # as without hookline: the module returns the very tensor it was given
-            if self.live == 1:
-                ear.watch(alias)
-                listen(leaf, ear.original)
-            return found
+            # The module returned its input: one more alias tells the output's gradient from the input's.
+            out = aliased(alias)
+            identities[id(out)] = leaf, ear
+            return out
 
-        return map_leaves(own, output, Tensor)
+        output = map_leaves(own, output, Tensor) if aliases else output
+        for out, numbers in differentiable(output)[0]:
+            output_ear = Ear(numbers, on_output)
+            listen(out, output_ear.alias)
+            if id(out) in identities and self.live == 1:
+                leaf, ear = identities[id(out)]
+                for each in (output_ear, ear):
+                    each.watch(out)
+                ear.before = output_ear
+                listen(leaf, ear.original)
+        return output
 
 
 def joined(output: Any, sink: JointSink) -> Any:
@@ -125,14 +134,6 @@ def tapped(tensors: tuple[Tensor, ...], sink: JointSink) -> tuple[Tensor, ...]:
     if alias is not leaf:
         leaf.register_hook(ear.original)  # type: ignore[no-untyped-call]
     return tuple(alias if tensor is leaf else tensor for tensor in tensors)
-
-
-def heard(output: Any, sink: GradSink) -> int:
-    """Has `sink` called with (numbers, gradient) of each tensor of `output`; the number of places."""
-    found, places = differentiable(output)
-    for leaf, numbers in found:
-        listen(leaf, partial(sink, numbers))
-    return places
 
 
 class Meeting:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from hookline.backends.protocol import GradSink
-from hookline.backends.torch.compat import graph_task, version
+from hookline.backends.torch.compat import base_of, graph_task, version
 from hookline.trees import map_leaves
 
 Tensor = torch.Tensor
@@ -49,6 +49,15 @@ def aliased(leaf: Tensor) -> Tensor:
     return alias
 
 
+def whole_base(view: Tensor) -> Tensor | None:
+    """The tensor that `view` shows all of, element for element; None where there is none."""
+    base = base_of(view)
+    if base is None or base.numel() != view.numel() or not base.requires_grad:
+        return None
+    alike = base.shape == view.shape and base.stride() == view.stride()
+    return base if alike or (base.is_contiguous() and view.is_contiguous()) else None
+
+
 class Ear:
     """Hears the gradient of a leaf by its alias or, where autograd dropped the alias, by the leaf.
 
@@ -56,13 +65,14 @@ class Ear:
     before the writing then arrives at the original only.
     """
 
-    __slots__ = ("heard_in", "numbers", "sink", "watched", "written")
+    __slots__ = ("before", "heard_in", "numbers", "sink", "watched", "written")
 
     def __init__(self, numbers: list[int], sink: GradSink) -> None:
         self.numbers = numbers
         self.sink = sink
         self.heard_in = -1
         self.written = False
+        self.before: Ear | None = None  # the one that must hear the original's gradient first
         self.watched: tuple[Tensor, int] | None = None
 
     def watch(self, alias: Tensor) -> None:
@@ -74,8 +84,10 @@ class Ear:
         return self.sink(self.numbers, grad)
 
     def original(self, grad: Tensor) -> Any:
+        if self.before is not None:
+            self.before.original(grad)
         if self.heard_in == graph_task():
             return None
         if self.written or (self.watched is not None and version(self.watched[0]) != self.watched[1]):
-            return self.alias(grad)
+            return self.alias(grad if self.watched is None else grad.reshape(self.watched[0].shape))
         return None

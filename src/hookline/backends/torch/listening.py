@@ -23,8 +23,8 @@ import torch
 from torch.autograd.graph import get_gradient_edge
 
 from hookline.backends.protocol import GradSink
-from hookline.backends.torch.compat import graph_task, is_view, listen, node_number, sequence_number, version
-from hookline.backends.torch.leaves import Ear, aliased, differentiable
+from hookline.backends.torch.compat import base_of, graph_task, listen, node_number, sequence_number, version
+from hookline.backends.torch.leaves import Ear, aliased, differentiable, whole_base
 from hookline.trees import map_leaves
 
 Tensor = torch.Tensor
@@ -34,24 +34,32 @@ Edge = tuple[Any, int]
 class Listener:
     """One call's passage; sinks get (numbers of the places, gradient) and can't change anything."""
 
-    __slots__ = ("on_input", "on_output", "start", "targets", "views")
+    __slots__ = ("entered", "on_input", "on_output", "start", "targets", "views")
 
     def __init__(self, on_input: GradSink | None, on_output: GradSink | None) -> None:
         self.on_input = on_input
         self.on_output = on_output
         self.targets: dict[Edge, list[int]] = {}
+        self.entered: list[tuple[Tensor, int, Edge, list[int]]] = []
         self.start = 0
         self.views: list[tuple[Tensor, int]] = []
 
     def enter(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
         if self.on_input is not None and torch.is_grad_enabled():
             whole = args[0] if len(args) == 1 and not kwargs else (args, kwargs)
-            self.targets = {_edge(leaf): numbers for leaf, numbers in differentiable(whole)[0]}
+            for leaf, numbers in differentiable(whole)[0]:
+                self.targets[_edge(leaf)] = numbers
+                if (base := whole_base(leaf)) is not None:
+                    self.entered.append((leaf, version(leaf), _edge(base), numbers))
             self.start = sequence_number()
         return args, kwargs
 
     def leave(self, output: Any) -> Any:
         targets, self.targets = self.targets, {}
+        for leaf, before, edge, numbers in self.entered:
+            if version(leaf) != before:
+                targets[edge] = numbers  # written to, a view is out of the graph and its base stands in
+        self.entered.clear()
         found, _ = differentiable(output)
         if targets:
             output, found = self._identities_apart(output, found, targets)
@@ -59,17 +67,28 @@ class Listener:
         if self.on_output is not None:
             for leaf, numbers in found:
                 if leaf is not heard:
-                    listen(leaf, partial(self.on_output, numbers))
-                if is_view(leaf):
-                    # Torch gives the hook of a view no gradient once the view is written to.
-                    self.views.append((leaf.detach(), version(leaf)))
+                    self._hear_output(leaf, numbers)
         return output
+
+    def _hear_output(self, leaf: Tensor, numbers: list[int]) -> None:
+        assert self.on_output is not None
+        if base_of(leaf) is None:
+            listen(leaf, partial(self.on_output, numbers))
+            return
+        # The hook of a view gets no gradient once the view is written to; that of its base does.
+        ear = Ear(numbers, self.on_output)
+        ear.watch(leaf)
+        listen(leaf, ear.alias)
+        if (base := whole_base(leaf)) is not None:
+            listen(base, ear.original)
+        else:
+            self.views.append((leaf.detach(), version(leaf)))
 
     def _hear_inputs(self, found: list[tuple[Tensor, list[int]]], targets: dict[Edge, list[int]]) -> Any:
         """Hooks on the nodes that feed the inputs; the output leaf that needs no hook any more."""
         senders = self._senders([leaf.grad_fn for leaf, _ in found], targets)
         assert self.on_input is not None
-        if len(senders) == 1 and len(found) == 1 and self.on_output is not None:
+        if len(senders) == 1 and len(found) == 1 and self.on_output is not None and base_of(found[0][0]) is None:
             leaf, numbers = found[0]
             node: Any = leaf.grad_fn
             if (edges := senders.get(node)) is not None:
