@@ -49,6 +49,11 @@ def listen(tensor: torch.Tensor, fn: Callable[[torch.Tensor], Any]) -> None:
     node._register_hook_dict(tensor)
 
 
+def tensor_hooks(tensor: torch.Tensor) -> list[Any]:
+    """The hooks that were registered on `tensor`."""
+    return list((tensor._backward_hooks or {}).values())
+
+
 def version(tensor: torch.Tensor) -> int:
     """How often the memory of `tensor` was written to by in-place operations."""
     return int(tensor._version)

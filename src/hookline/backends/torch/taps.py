@@ -22,6 +22,7 @@ from hookline.backends.torch.compat import (
     PRE_HOOKS,
     PRE_WITH_KWARGS,
     fresh_hook_id,
+    tensor_hooks,
 )
 
 _order = itertools.count()
@@ -121,6 +122,4 @@ def taps_on(module: nn.Module) -> Iterator[Tap]:
     if forward is not None:
         yield forward
     for parameter in module.parameters(recurse=False):
-        for hook in (parameter._backward_hooks or {}).values():
-            if isinstance(hook, Tap):
-                yield hook
+        yield from (hook for hook in tensor_hooks(parameter) if isinstance(hook, Tap))

@@ -1,0 +1,154 @@
+"""What holds the project together: imports, public names, private names of torch, docs."""
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import hookline
+
+ROOT = Path(__file__).parent.parent
+SOURCE = ROOT / "src" / "hookline"
+BASE = {"errors", "trees", "sites"}
+MAY_USE = {
+    "errors": set(),
+    "trees": set(),
+    "sites": {"errors"},
+    "backends": BASE,
+    "hooks": BASE | {"backends"},
+    "testing": BASE | {"backends", "hooks"},
+}
+FRAMEWORKS = {"torch", "jax", "flax", "mindspore", "mxnet", "tensorflow", "keras"}
+MAY_IMPORT_TORCH = ("backends/torch/", "testing/")
+
+
+def files():
+    return sorted(SOURCE.rglob("*.py"))
+
+
+def imported(path):
+    """(module, line) of every import in a file."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, node.lineno) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            yield node.module, node.lineno
+
+
+def test_every_folder_imports_only_what_lies_upstream():
+    wrong = []
+    for path in files():
+        folder = path.relative_to(SOURCE).parts[0].removesuffix(".py")
+        for module, line in imported(path):
+            parts = module.split(".")
+            if folder != "__init__" and parts[0] == "hookline":
+                assert len(parts) > 1, f"{path}:{line} imports the whole package"
+                if parts[1] not in MAY_USE[folder] | {folder}:
+                    wrong.append(f"{path.relative_to(ROOT)}:{line} reaches into {parts[1]!r}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_only_its_backend_imports_a_framework():
+    wrong = [
+        f"{path.relative_to(ROOT)}:{line} imports {module}"
+        for path in files()
+        for module, line in imported(path)
+        if module.split(".")[0] in FRAMEWORKS and not str(path.relative_to(SOURCE)).startswith(MAY_IMPORT_TORCH)
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+PRIVATE = re.compile(
+    r"torch\._\w+|\._backward_hooks|\._version\b|\._base\b|\._is_view|\._compiled_call_impl|_sequence_nr|\._grad_fn"
+)
+
+
+def test_private_names_of_torch_are_in_one_file():
+    wrong = [
+        f"{path.relative_to(ROOT)}:{number} {line.strip()}"
+        for path in files()
+        if path.name != "compat.py" and "testing" not in path.parts
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if PRIVATE.search(line)
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_public_names_are_the_agreed_ones():
+    assert sorted(hookline.__all__) == sorted(
+        [
+            *["__version__", "record", "Recording", "load_recording", "edit", "skip", "where", "Site", "Handle"],
+            *["register_forward_pre_hook", "register_forward_hook", "register_backward_pre_hook"],
+            *["register_backward_hook", "HookBackward", "installed"],
+            *["register_state_dict_pre_hook", "register_state_dict_post_hook"],
+            *["register_load_state_dict_pre_hook", "register_load_state_dict_post_hook"],
+            *["Hook", "Hooks", "hook_output", "hook_outputs"],
+            *["HooklineError", "HookError", "InvalidArgument", "MissingExtra", "NoSuchSite", "NotRecorded"],
+            *["RecordingTooLarge", "RunError", "Unsupported", "WrongReplacement"],
+        ]
+    )
+    for name in hookline.__all__:
+        assert getattr(hookline, name) is not None
+        assert name in dir(hookline)
+
+
+def test_names_for_type_checkers_are_the_public_ones():
+    tree = ast.parse((SOURCE / "__init__.py").read_text())
+    (block,) = [node for node in tree.body if isinstance(node, ast.If)]
+    typed = {alias.asname for node in block.body for alias in node.names}
+    assert typed == set(hookline.__all__) - {"__version__"}
+
+
+def test_an_unknown_name_lists_the_known_ones():
+    with pytest.raises(AttributeError, match=r"hookline has no 'recrod'.*record"):
+        _ = hookline.recrod
+
+
+def test_every_public_name_is_in_the_docs():
+    text = "".join(path.read_text() for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))])
+    missing = [name for name in hookline.__all__ if name[0] != "_" and name not in text]
+    assert not missing, missing
+
+
+PROBE = """
+import sys, time
+before = set(sys.modules)
+start = time.perf_counter()
+import hookline
+took = time.perf_counter() - start
+loaded = {name.split(".")[0] for name in set(sys.modules) - before}
+print(took, *sorted(loaded & {"torch", "numpy", "safetensors", "transformers", "matplotlib", "jax", "pandas"}))
+"""
+
+
+def test_import_loads_no_framework_and_is_quick():
+    times, loaded = [], []
+    for _ in range(3):
+        out = subprocess.run([sys.executable, "-c", PROBE], capture_output=True, text=True, check=True).stdout
+        took, *names = out.split()
+        times.append(float(took))
+        loaded += names
+    assert loaded == []
+    assert min(times) <= 0.05, f"import hookline took {min(times) * 1000:.0f} ms"
+
+
+def test_import_changes_nothing_global():
+    code = (
+        "import sys, warnings, logging, torch\n"
+        "def state(): return (sys.excepthook, torch.Tensor.backward, torch.nn.Module.__call__,"
+        " list(warnings.filters), list(logging.root.handlers))\n"
+        "before = state()\n"
+        "import hookline\n"
+        "for name in hookline.__all__: getattr(hookline, name)\n"
+        "assert state() == before\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_files_are_of_a_size_to_be_read():
+    long = {str(p.relative_to(ROOT)): n for p in files() if (n := len(p.read_text().splitlines())) > 400}
+    assert set(long) <= {"src/hookline/testing/zoo.py"}, long

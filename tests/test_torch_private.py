@@ -1,0 +1,129 @@
+"""Each private name of torch that compat.py uses still does what hookline needs of it.
+
+A failure here means that a torch release changed something: compat.py says what would replace it.
+"""
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+from hookline.backends.torch import compat
+
+
+def test_hook_dictionaries_are_what_register_forward_hook_fills():
+    module = nn.Linear(1, 1)
+    pre = module.register_forward_pre_hook(lambda m, a, k: None, with_kwargs=True)
+    post = module.register_forward_hook(lambda m, a, k, o: None, with_kwargs=True)
+    assert list(vars(module)[compat.PRE_HOOKS]) == [pre.id] and vars(module)[compat.PRE_WITH_KWARGS][pre.id]
+    assert list(vars(module)[compat.POST_HOOKS]) == [post.id] and vars(module)[compat.POST_WITH_KWARGS][post.id]
+    assert compat.fresh_hook_id() > post.id
+    assert module.register_forward_hook(lambda m, a, o: None).id > post.id
+
+
+def test_an_entry_in_the_dictionary_is_called():
+    module, seen = nn.Linear(1, 1), []
+    vars(module)[compat.POST_HOOKS][compat.fresh_hook_id()] = lambda m, a, o: seen.append(o)
+    module(torch.ones(1))
+    assert len(seen) == 1
+
+
+@pytest.mark.parametrize("leaf", [True, False])
+def test_listen_is_register_hook(leaf):
+    x = torch.ones(2, requires_grad=True)
+    t = x if leaf else x * 1
+    seen = []
+    compat.listen(t, lambda g: seen.append(("first", g.tolist())) or g * 10)
+    compat.listen(t, lambda g: seen.append(("second", g.tolist())))
+    handle = t.register_hook(lambda g: seen.append(("third", g.tolist())))
+    (t * 3).sum().backward()
+    assert seen == [("first", [3, 3]), ("second", [30, 30]), ("third", [30, 30])]
+    handle.remove()
+
+
+def test_listen_survives_an_in_place_operation():
+    x = torch.ones(1, requires_grad=True)
+    t, seen = x * 1, []
+    compat.listen(t, lambda g: seen.append(g.item()))
+    t.mul_(5)
+    t.backward()
+    assert seen == [5.0]
+
+
+def test_graph_task_and_node_are_known_inside_a_backward_only():
+    assert compat.graph_task() == -1 and compat.current_node() is None
+    seen = []
+    x = torch.ones(1, requires_grad=True)
+    y = x * 2
+    y.register_hook(lambda g: seen.append((compat.graph_task(), compat.current_node())))
+    y.backward()
+    assert seen[0][0] >= 0
+
+
+def test_sequence_numbers_grow_and_mark_nodes():
+    before = compat.sequence_number()
+    y = torch.ones(1, requires_grad=True) * 2
+    assert before <= compat.node_number(y.grad_fn) < compat.sequence_number()
+
+
+def test_autograd_runs_nodes_from_the_youngest_to_the_oldest():
+    """What lets several gradients meet before any of them goes on (joining.py)."""
+    order = []
+    xs = [torch.ones(1, requires_grad=True) for _ in range(4)]
+    views = [x.view_as(x) for x in xs]
+    for number, view in enumerate(views):
+        view.register_hook(lambda g, n=number: order.append(n))
+    torch.stack(views[::-1]).prod().backward()
+    assert order == [3, 2, 1, 0]
+
+
+def test_versions_count_writes_and_views_know_their_base():
+    x = torch.ones(4)
+    view = x[:2]
+    before = compat.version(x)
+    view.add_(1)
+    assert compat.version(x) == before + 1 == compat.version(x.detach())
+    assert compat.base_of(view) is x and compat.base_of(x) is None
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_recomputations_are_known(reentrant):
+    seen = []
+
+    def part(x):
+        seen.append(compat.in_recompute())
+        return torch.tanh(x) * 2
+
+    checkpoint(part, torch.ones(1, requires_grad=True), use_reentrant=reentrant).backward()
+    assert seen == [False, True]
+
+
+def test_other_forwards_inside_a_backward_are_not_recomputations():
+    seen = []
+    y = torch.ones(1, requires_grad=True) * 2
+    y.register_hook(lambda g: seen.append(compat.in_recompute()))
+    y.backward()
+    assert seen == [False]
+
+
+def test_unshared_sees_every_holder_of_memory():
+    buffer = torch.empty(1000)
+    assert compat.unshared(buffer)
+    for holder in (
+        lambda t: t,
+        lambda t: t[:3],
+        lambda t: t.numpy(),
+        lambda t: torch.utils.dlpack.from_dlpack(t),
+        lambda t: (t * torch.ones(1000, requires_grad=True)).sum(),
+    ):
+        kept = holder(buffer.detach())
+        assert not compat.unshared(buffer)
+        del kept
+        assert compat.unshared(buffer)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script_method.*:DeprecationWarning")  # torch's own import
+def test_compiled_models_are_known():
+    plain, compiled, wrapped = nn.Linear(1, 1), nn.Linear(1, 1), torch.compile(nn.Linear(1, 1))
+    compiled.compile()
+    assert [compat.compiled(m) for m in (plain, compiled, wrapped)] == [False, True, True]
