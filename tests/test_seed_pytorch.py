@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import hookline
-from clean import footprint, hooks_of
+from hookline.testing import untouched
 from resnet import ResNet18
 
 # Seed 003, first example: hooks that double the input and the output
@@ -127,27 +127,83 @@ def test_parameters_edited_inside_a_hook_double_with_each_batch(double):
 # Seed 003, third example: all modules of a ResNet-18, in order of execution
 
 
-# fmt: off
 SEED_ORDER = [
-    "conv1", "bn1", "relu", "maxpool",
-    "layer1.0.conv1", "layer1.0.bn1", "layer1.0.relu", "layer1.0.conv2", "layer1.0.bn2", "layer1.0.relu", "layer1.0",
-    "layer1.1.conv1", "layer1.1.bn1", "layer1.1.relu", "layer1.1.conv2", "layer1.1.bn2", "layer1.1.relu", "layer1.1",
+    "conv1",
+    "bn1",
+    "relu",
+    "maxpool",
+    "layer1.0.conv1",
+    "layer1.0.bn1",
+    "layer1.0.relu",
+    "layer1.0.conv2",
+    "layer1.0.bn2",
+    "layer1.0.relu",
+    "layer1.0",
+    "layer1.1.conv1",
+    "layer1.1.bn1",
+    "layer1.1.relu",
+    "layer1.1.conv2",
+    "layer1.1.bn2",
+    "layer1.1.relu",
+    "layer1.1",
     "layer1",
-    "layer2.0.conv1", "layer2.0.bn1", "layer2.0.relu", "layer2.0.conv2", "layer2.0.bn2",
-    "layer2.0.downsample.0", "layer2.0.downsample.1", "layer2.0.downsample", "layer2.0.relu", "layer2.0",
-    "layer2.1.conv1", "layer2.1.bn1", "layer2.1.relu", "layer2.1.conv2", "layer2.1.bn2", "layer2.1.relu", "layer2.1",
+    "layer2.0.conv1",
+    "layer2.0.bn1",
+    "layer2.0.relu",
+    "layer2.0.conv2",
+    "layer2.0.bn2",
+    "layer2.0.downsample.0",
+    "layer2.0.downsample.1",
+    "layer2.0.downsample",
+    "layer2.0.relu",
+    "layer2.0",
+    "layer2.1.conv1",
+    "layer2.1.bn1",
+    "layer2.1.relu",
+    "layer2.1.conv2",
+    "layer2.1.bn2",
+    "layer2.1.relu",
+    "layer2.1",
     "layer2",
-    "layer3.0.conv1", "layer3.0.bn1", "layer3.0.relu", "layer3.0.conv2", "layer3.0.bn2",
-    "layer3.0.downsample.0", "layer3.0.downsample.1", "layer3.0.downsample", "layer3.0.relu", "layer3.0",
-    "layer3.1.conv1", "layer3.1.bn1", "layer3.1.relu", "layer3.1.conv2", "layer3.1.bn2", "layer3.1.relu", "layer3.1",
+    "layer3.0.conv1",
+    "layer3.0.bn1",
+    "layer3.0.relu",
+    "layer3.0.conv2",
+    "layer3.0.bn2",
+    "layer3.0.downsample.0",
+    "layer3.0.downsample.1",
+    "layer3.0.downsample",
+    "layer3.0.relu",
+    "layer3.0",
+    "layer3.1.conv1",
+    "layer3.1.bn1",
+    "layer3.1.relu",
+    "layer3.1.conv2",
+    "layer3.1.bn2",
+    "layer3.1.relu",
+    "layer3.1",
     "layer3",
-    "layer4.0.conv1", "layer4.0.bn1", "layer4.0.relu", "layer4.0.conv2", "layer4.0.bn2",
-    "layer4.0.downsample.0", "layer4.0.downsample.1", "layer4.0.downsample", "layer4.0.relu", "layer4.0",
-    "layer4.1.conv1", "layer4.1.bn1", "layer4.1.relu", "layer4.1.conv2", "layer4.1.bn2", "layer4.1.relu", "layer4.1",
+    "layer4.0.conv1",
+    "layer4.0.bn1",
+    "layer4.0.relu",
+    "layer4.0.conv2",
+    "layer4.0.bn2",
+    "layer4.0.downsample.0",
+    "layer4.0.downsample.1",
+    "layer4.0.downsample",
+    "layer4.0.relu",
+    "layer4.0",
+    "layer4.1.conv1",
+    "layer4.1.bn1",
+    "layer4.1.relu",
+    "layer4.1.conv2",
+    "layer4.1.bn2",
+    "layer4.1.relu",
+    "layer4.1",
     "layer4",
-    "avgpool", "fc",
+    "avgpool",
+    "fc",
 ]
-# fmt: on
 
 
 @pytest.fixture(scope="module")
@@ -183,17 +239,16 @@ def test_a_recordings_names_follow_the_same_order(resnet):
 
 
 def test_hook_on_one_convolution_of_a_residual_net(resnet):
-    before = footprint(resnet)
-    seen = []
+    with untouched(resnet):
+        seen = []
 
-    def hook_fn(module, input, output):
-        seen.append((module, len(input), input[0].shape, len(output), output[0].shape, output[1].shape))
+        def hook_fn(module, input, output):
+            seen.append((module, len(input), input[0].shape, len(output), output[0].shape, output[1].shape))
 
-    with hookline.register_forward_hook(resnet, hook_fn, "layer1.1.conv2"):
-        outputs = resnet(torch.ones(2, 3, 64, 64))
-    assert outputs.shape == (2, 10)
-    assert seen == [(resnet.layer1[1].conv2, 1, (2, 8, 16, 16), 2, (8, 16, 16), (8, 16, 16))]
-    assert footprint(resnet) == before
+        with hookline.register_forward_hook(resnet, hook_fn, "layer1.1.conv2"):
+            outputs = resnet(torch.ones(2, 3, 64, 64))
+        assert outputs.shape == (2, 10)
+        assert seen == [(resnet.layer1[1].conv2, 1, (2, 8, 16, 16), 2, (8, 16, 16), (8, 16, 16))]
 
 
 def test_a_forward_hook_can_change_the_output_but_not_the_input(resnet):
@@ -302,14 +357,13 @@ def test_a_load_post_hook_sees_and_may_change_the_incompatible_keys(net):
 @each_kind
 def test_state_hooks_have_one_handle_for_all_places(net, kind):
     calls = []
-    before = hooks_of(net)
-    handle = register(net, kind, lambda module, *rest: calls.append(module), "*")
-    assert [label.site for label in hookline.installed(net)] == ["0", "1", "2"]
-    use(net, kind)
-    assert calls == [net[0], net[1], net[2]]
-    handle.remove()
-    handle.remove()
-    assert hooks_of(net) == before
+    with untouched(net, parameters=False):
+        handle = register(net, kind, lambda module, *rest: calls.append(module), "*")
+        assert [label.site for label in hookline.installed(net)] == ["0", "1", "2"]
+        use(net, kind)
+        assert calls == [net[0], net[1], net[2]]
+        handle.remove()
+        handle.remove()
     use(net, kind)
     assert len(calls) == 3
 
@@ -328,12 +382,11 @@ def test_an_error_in_a_state_hook_names_the_site(net, kind):
     def broken(*parts):
         raise KeyError("lost")
 
-    before = hooks_of(net)
-    with register(net, kind, broken, "2"), pytest.raises(hookline.HookError, match="'2'") as caught:
-        use(net, kind)
-    assert caught.value.site == "2"
-    assert isinstance(caught.value.__cause__, KeyError)
-    assert hooks_of(net) == before
+    with untouched(net, parameters=False):
+        with register(net, kind, broken, "2"), pytest.raises(hookline.HookError, match="'2'") as caught:
+            use(net, kind)
+        assert caught.value.site == "2"
+        assert isinstance(caught.value.__cause__, KeyError)
 
 
 @pytest.mark.parametrize("kind", ["save-post", "load-post"])

@@ -86,6 +86,10 @@ class Slot:
         self.index = index
 
 
+ONE = Slot(0)
+"""The only slot of a structure that is a single leaf."""
+
+
 def slotted(tree: Any, leaf: type | tuple[type, ...]) -> tuple[Any, int]:
     """`tree` with a numbered Slot at each leaf and None at every other one, and their number."""
     count = 0

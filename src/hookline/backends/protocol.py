@@ -7,27 +7,28 @@ suite that such a backend must pass.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from contextlib import nullcontext
 from enum import IntEnum
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 
 class Rank(IntEnum):
     """In which order taps of one module run, whatever the order in which they were placed.
 
-    Before the forward: EDIT, OBSERVE, GRADIENT. After it: ORIGINAL, EDIT, GRADIENT, OBSERVE. So a
-    recording sees values after every edit, and a gradient belongs to the value that really crossed.
+    Before the forward: EDIT, OBSERVE, GRADIENT. After it: ORIGINAL, EDIT, GRADIENT, OBSERVE, STOP.
+    So a recording sees values after every edit, a gradient belongs to the value that really crossed,
+    and a forward is ended only when everybody has seen it.
     """
 
     ORIGINAL = -1
     EDIT = 0
     GRADIENT = 1
     OBSERVE = 2
+    STOP = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Label:
+class Label(NamedTuple):
     """Whose tap this is: what `installed` shows."""
 
     owner: str
@@ -36,20 +37,73 @@ class Label:
     placed_at: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Wish:
-    """One tap to place: on which module, before or after its forward, and what it calls.
+class Tap:
+    """What hookline puts into a module: called before or after its forward, labelled, never copied.
 
-    `fn` is called with (module, args, kwargs) before and (module, args, kwargs, output) after the
-    forward; without `kwargs`, those are left out. What it returns replaces (args, kwargs) or the output.
+    `after` and `kwargs` say how it is called: (module, args[, kwargs]) before the forward, (module,
+    args[, kwargs], output) after it. What it returns replaces (args, kwargs) or the output. In a deep
+    copy of the model it is inert, and pickled it is a callable of the standard library, so that a
+    saved model loads where hookline is not installed.
     """
 
-    module: Any
-    after: bool
-    fn: Callable[..., Any]
     label: Label
-    rank: Rank = Rank.OBSERVE
-    kwargs: bool = True
+    after = True
+    kwargs = True
+    rank = Rank.OBSERVE
+    order = 0
+
+    def __call__(self, *args: Any) -> Any:
+        raise NotImplementedError
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Inert:
+        return Inert()
+
+    def __reduce__(self) -> Any:
+        return _inert_pickle()
+
+
+class FunctionTap(Tap):
+    """A tap that calls a function."""
+
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        label: Label,
+        *,
+        after: bool = True,
+        kwargs: bool = True,
+        rank: Rank = Rank.OBSERVE,
+    ) -> None:
+        self.fn = fn
+        self.label, self.after, self.kwargs, self.rank = label, after, kwargs, rank
+
+    def __call__(self, *args: Any) -> Any:
+        return self.fn(*args)
+
+
+class Inert:
+    """What a copy has in place of a tap: called, it takes itself out of the copy's forward hooks."""
+
+    def __call__(self, module: Any, *rest: Any) -> None:
+        for name, hooks in vars(module).items():
+            if name.startswith("_forward") and isinstance(hooks, dict):
+                for number in [number for number, hook in hooks.items() if hook is self]:
+                    del hooks[number]
+
+    def __reduce__(self) -> Any:
+        return _inert_pickle()
+
+
+def _inert_pickle() -> Any:
+    # nullcontext().__exit__ takes anything and returns None.
+    return getattr, (nullcontext(), "__exit__")
+
+
+class Wish(NamedTuple):
+    """A tap to place, and on which module."""
+
+    module: Any
+    tap: Tap
 
 
 GradSink = Callable[[list[int], Any], Any]
@@ -85,8 +139,8 @@ class Joining(Protocol):
     def enter(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
         """The arguments to go on with."""
 
-    def leave(self, output: Any, on_output: GradSink) -> Any:
-        """The output to go on with; `on_output` hears its gradients first."""
+    def leave(self, output: Any) -> Any:
+        """The output to go on with."""
 
 
 class Backend(Protocol):
@@ -149,19 +203,19 @@ class Backend(Protocol):
     def nbytes(self, tensor: Any) -> int:
         """The bytes that a tensor's elements take."""
 
+    def device(self, device: Any) -> Any:
+        """The framework's device from one, from its name, or None."""
+
     def dtype(self, dtype: Any) -> Any:
         """The framework's dtype from one, from its name, or None."""
 
     # Gradients
 
-    def listener(self, on_input: GradSink | None, on_output: GradSink | None) -> Listening:
+    def listener(self, on_input: GradSink, on_output: GradSink) -> Listening:
         """A passage that reports each leaf's gradient and changes nothing."""
 
-    def habits(self) -> Any:
-        """What one site's joined inputs remember from call to call."""
-
-    def joined_inputs(self, habits: Any, sink: JointSink) -> Joining:
-        """A passage that brings the gradients of all inputs together."""
+    def joined_inputs(self, sink: JointSink, on_output: GradSink) -> Joining:
+        """A passage that brings the gradients of all inputs together, those of the outputs told before."""
 
     def joined(self, output: Any, sink: JointSink) -> Any:
         """`output` to go on with; `sink` gets the gradients of all its places at once."""

@@ -6,6 +6,7 @@ to one safetensors file and emptied, or, with nowhere to write, recording ends i
 
 from __future__ import annotations
 
+import math
 import re
 import threading
 from pathlib import Path
@@ -28,9 +29,9 @@ def parse_bytes(text: int | str) -> int:
         return text
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?\s*", str(text), re.IGNORECASE)
     if match and isinstance(text, str) and not (match[3] and not match[2]):
-        size = int(float(match[1]) * (BINARY if match[3] else UNITS)[match[2].upper()])
-        if size > 0:
-            return size
+        size = float(match[1]) * (BINARY if match[3] else UNITS)[match[2].upper()]
+        if 1 <= size < math.inf:
+            return int(size)
     raise InvalidArgument(
         f"limit={text!r} is not a size. Give bytes as a whole number above 0, or text such as "
         "'500MB', '2GB' or '1.5GiB'."
@@ -59,15 +60,26 @@ class Budget:
     """Counts what a recording stores and spills or refuses beyond `limit` bytes."""
 
     def __init__(self, limit: int, spill: str | Path | None, framework: str) -> None:
+        if spill is not None and not isinstance(spill, (str, Path)):
+            raise InvalidArgument(f"spill={spill!r} is not a folder; give its path as text or a Path.")
         self.limit = limit
         self.used = 0
         self.spilled: list[Path] = []
-        self._folder = None if spill is None else Path(spill)
+        # Made whole now: the working directory may change before the recording is read.
+        self._folder = None if spill is None else Path(spill).absolute()
+        if self._folder is not None and self._folder.exists() and not self._folder.is_dir():
+            raise InvalidArgument(f"spill={str(spill)!r} is a file; give a folder.")
         self._framework = framework
-        self._cells: list[Cell] = []
+        self._cells: dict[Cell, int] = {}
         self._lock = threading.Lock()
+
+    def open(self) -> None:
+        """Makes the folder for spilling; InvalidArgument where it can't be one."""
         if self._folder is not None:
-            self._folder.mkdir(parents=True, exist_ok=True)
+            try:
+                self._folder.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise InvalidArgument(f"spill={str(self._folder)!r} can't be used as a folder: {error}") from error
 
     def admit(self, value: Any, size: int, site: str) -> Cell:
         """A cell with `value` in it; RecordingTooLarge where it does not fit and can't be spilled."""
@@ -77,11 +89,16 @@ class Budget:
                     raise RecordingTooLarge(site, self.limit, self.used + size)
                 self._spill()
             cell = Cell(value)
-            self._cells.append(cell)
+            self._cells[cell] = size
             self.used += size
             if self.used > self.limit:  # one value larger than the whole budget
                 self._spill()
             return cell
+
+    def release(self, cell: Cell) -> None:
+        """Counts `cell` no more: something newer stands in its place."""
+        with self._lock:
+            self.used -= self._cells.pop(cell, 0)
 
     def _spill(self) -> None:
         if not self._cells or self._folder is None:
@@ -90,9 +107,10 @@ class Budget:
         number = len(self.spilled)
         while (path := self._folder / f"spill-{number:04d}.safetensors").exists():
             number += 1
-        write_tensors(path, {str(i): cell.value for i, cell in enumerate(self._cells)}, {}, self._framework)
-        for i, cell in enumerate(self._cells):
-            cell.path, cell.key, cell.framework, cell.value = path, str(i), self._framework, None
+        tensors = {str(number): cell.value for number, cell in enumerate(self._cells)}
+        write_tensors(path, tensors, {}, self._framework)
+        for number, cell in enumerate(self._cells):
+            cell.path, cell.key, cell.framework, cell.value = path, str(number), self._framework, None
         self.spilled.append(path)
         self._cells.clear()
         self.used = 0

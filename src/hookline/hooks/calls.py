@@ -6,12 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 from hookline.backends.protocol import Backend
-from hookline.errors import HookError, NotRecorded
+from hookline.errors import HookError, NotRecorded, RecordingTooLarge
 from hookline.hooks.budget import Budget, Cell
-from hookline.trees import Slot, filled, map_leaves
+from hookline.trees import ONE, filled, leaves, map_leaves
 
 MISSING = object()
-ONE = Slot(0)
 ONE_ARGUMENT: tuple[Any, dict[str, Any]] = ((ONE,), {})
 
 
@@ -30,31 +29,39 @@ class Store:
         self.open = True
         self.backward_ran = False
         self.budget = budget
+        self.recording: Callable[[], Any] | None = None  # weak: the recording holds its store
         self._keep = keep
         self._device, self._dtype = device, dtype
         self._backend = backend
         self._tensor = backend.tensor
         self._snapshot = backend.snapshot
+        plain = device is None and dtype is None and keep is None and budget is None
+        self.copy: Callable[[Any], Any] | None = backend.snapshot if plain else None
 
     def tensor(self, tensor: Any, site: str) -> Any:
         """The stored form of one live tensor."""
+        if self.copy is not None:
+            return self.copy(tensor)
         if self._keep is None:
             value = self._snapshot(tensor, self._device, self._dtype)
         else:
             value = self._kept(tensor, site)
-        if self.budget is None:
-            return value
-        return map_leaves(
-            lambda leaf: self.budget.admit(leaf, self._backend.nbytes(leaf), site),  # type: ignore[union-attr]
-            value,
-            self._tensor,
-        )
+        return value if self.budget is None else self._admitted(self.budget, value, site)
 
     def tree(self, tree: Any, site: str) -> Any:
         """The stored form of a structure, in its own type."""
         if type(tree) is self._tensor:
             return self.tensor(tree, site)
         return map_leaves(lambda leaf: self.tensor(leaf, site), tree, self._tensor)
+
+    def _admitted(self, budget: Budget, value: Any, site: str) -> Any:
+        try:
+            return map_leaves(
+                lambda leaf: budget.admit(leaf, self._backend.nbytes(leaf), site), value, self._tensor
+            )
+        except RecordingTooLarge as error:
+            error.recording = self.recording and self.recording()
+            raise
 
     def _kept(self, tensor: Any, site: str) -> Any:
         source = self._backend.detached(tensor)
@@ -70,37 +77,23 @@ class Store:
 class Call:
     """One call of a site: what went in, what came out, and their gradients."""
 
-    __slots__ = (
-        "_grads_in",
-        "_grads_out",
-        "_input",
-        "_kwargs",
-        "_output",
-        "_store",
-        "_template_in",
-        "_template_out",
-        "listener",
-        "order",
-        "repeated_in",
-        "sequence",
-        "site",
-    )
+    # Defaults of the class, not set in __init__: a call is made on every event, and most have few of these.
+    _output: Any = MISSING
+    _input: Any = MISSING
+    _kwargs: Any = MISSING
+    _template_in: Any = None
+    _template_out: Any = None
+    _grads_in: dict[int, Any] | None = None
+    _grads_out: dict[int, Any] | None = None
+    listener: Any = None
+    sequence = 0
+    repeated_in: Any = None
 
     def __init__(self, site: str, order: int, store: Store | None = None) -> None:
         # The name, not the SiteRecord: a cycle would keep a dropped recording's memory until gc runs.
         self.site = site
         self.order = order
         self._store = store
-        self._output: Any = MISSING
-        self._input: Any = MISSING
-        self._kwargs: Any = MISSING
-        self._template_in: Any = None
-        self._template_out: Any = None
-        self._grads_in: dict[int, Any] | None = None
-        self._grads_out: dict[int, Any] | None = None
-        self.listener: Any = None
-        self.sequence = 0
-        self.repeated_in: Any = None
 
     @property
     def output(self) -> Any:
@@ -147,6 +140,9 @@ class Call:
         if grads is None or store is None or not store.open:
             return
         store.backward_ran = True
+        if store.budget is not None:
+            for cell in leaves(grads.get(numbers[0]), Cell):
+                store.budget.release(cell)
         value = store.tensor(grad, self.site)
         for number in numbers:
             grads[number] = value

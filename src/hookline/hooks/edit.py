@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any
 
 from hookline.backends import resolve
-from hookline.backends.protocol import Backend, Label, Rank, Wish
+from hookline.backends.protocol import Backend, FunctionTap, Label, Rank, Wish
 from hookline.errors import InvalidArgument, NoSuchSite, WrongReplacement
 from hookline.hooks.audit import Audit, AuditEntry
 from hookline.hooks.calls import Call, SiteRecord
@@ -136,9 +136,9 @@ class SiteEdit:
             return self._asked(grad_input)
 
         if self.kind == "output":
-            return [Wish(module, True, output, label, Rank.EDIT, kwargs=False)]
+            return [Wish(module, FunctionTap(output, label, kwargs=False, rank=Rank.EDIT))]
         if self.kind in ("input", "kwargs"):
-            return [Wish(module, False, arguments, label, Rank.EDIT)]
+            return [Wish(module, FunctionTap(arguments, label, after=False, rank=Rank.EDIT))]
         if self.kind == "grad_output":
             taps = OutputGradients(backend, self.place_in_model, label, grad_output, session, wrap=False)
             return taps.wishes()

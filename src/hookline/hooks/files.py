@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,14 @@ def write_tensors(path: Path, tensors: dict[str, Any], metadata: dict[str, str],
     """Writes all tensors to `path`, by a temporary file that is renamed at the end."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         named(framework).write_safetensors(temporary, tensors, metadata)
         temporary.replace(path)
     except OSError as error:
         raise RunError(f"{path} can't be written: {error}") from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # there is nothing to clean up where nothing could be written
+            temporary.unlink(missing_ok=True)
 
 
 def read_tensor(path: Path, key: str, framework: str) -> Any:

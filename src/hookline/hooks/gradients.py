@@ -10,9 +10,9 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from hookline.backends.protocol import Backend, Label, Rank, Wish
+from hookline.backends.protocol import Backend, FunctionTap, Label, Rank, Wish
 from hookline.hooks.pending import Pending
-from hookline.hooks.replacing import Gradients, called
+from hookline.hooks.replacing import Gradients, Shapes, called
 from hookline.hooks.select import Place
 from hookline.hooks.session import Session
 
@@ -34,16 +34,17 @@ class OutputGradients:
         wrap: bool = True,
     ) -> None:
         self._backend, self._place, self._label, self._hook = backend, place, label, hook
-        self._session, self._wrap = session, wrap
+        self._session, self._outputs = session, Shapes(backend, label, wrap=wrap)
 
     def wishes(self) -> list[Wish]:
-        return [Wish(self._place.module, True, self.after, self._label, Rank.GRADIENT, kwargs=False)]
+        tap = FunctionTap(self.after, self._label, kwargs=False, rank=Rank.GRADIENT)
+        return [Wish(self._place.module, tap)]
 
     def after(self, module: Any, args: Any, output: Any) -> Any:
         if self._session is not None and not self._session.sees_this_context():
             return None
         label, hook = self._label, self._hook
-        gradients = Gradients(self._backend, output, label.site, label.kind, wrap=self._wrap)
+        gradients = self._outputs.of(output)
         # The graph holds this closure and a module may hold the graph, so it must not hold the module.
         owner = weakref.ref(module)
 
@@ -71,22 +72,23 @@ class InputGradients:
     ) -> None:
         self._backend, self._place, self._label, self._hook = backend, place, label, hook
         self._session = session
-        self._habits = backend.habits()
         self._pending = Pending()
+        self._inputs = Shapes(backend, label, wrap=False)
+        self._outputs = Shapes(backend, label, wrap=True)
 
     def wishes(self, *, original: bool = False) -> list[Wish]:
         module, label = self._place.module, self._label
         rank = Rank.ORIGINAL if original else Rank.GRADIENT
         return [
-            Wish(module, False, self.before, label, Rank.GRADIENT),
-            Wish(module, True, self.after, label, rank),
+            Wish(module, FunctionTap(self.before, label, after=False, rank=Rank.GRADIENT)),
+            Wish(module, FunctionTap(self.after, label, rank=rank)),
         ]
 
     def before(self, module: Any, args: Any, kwargs: Any) -> Any:
         if self._session is not None and not self._session.sees_this_context():
             return None
-        call = _BackwardCall(self._backend, self._label, self._hook, module, args, kwargs)
-        joint = self._backend.joined_inputs(self._habits, call.with_inputs)
+        call = _BackwardCall(self._label, self._hook, module, self._inputs.of(args))
+        joint = self._backend.joined_inputs(call.with_inputs, call.note_output)
         args, kwargs = joint.enter(args, kwargs)
         self._pending.put(kwargs, (call, joint))
         return args, kwargs
@@ -95,9 +97,9 @@ class InputGradients:
         if (entry := self._pending.take(kwargs)) is None:
             return None
         call, joint = entry
-        call.outputs = Gradients(self._backend, output, self._label.site, self._label.kind, wrap=True)
+        call.outputs = self._outputs.of(output)
         if joint.live:
-            new = joint.leave(output, call.note_output)
+            new = joint.leave(output)
         else:
             new = self._backend.joined(output, call.without_inputs)
         return None if new is output else new
@@ -108,12 +110,10 @@ class _BackwardCall:
 
     __slots__ = ("_hook", "_label", "_module", "grads_out", "inputs", "outputs")
 
-    def __init__(
-        self, backend: Backend, label: Label, hook: Callable[..., Any], module: Any, args: Any, kwargs: Any
-    ) -> None:
+    def __init__(self, label: Label, hook: Callable[..., Any], module: Any, inputs: Gradients) -> None:
         self._label, self._hook, self._module = label, hook, weakref.ref(module)
         # Numbered along (args, kwargs); the hook is shown, and may replace, those of args.
-        self.inputs = Gradients(backend, args, label.site, label.kind, wrap=False)
+        self.inputs = inputs
         self.outputs: Gradients | None = None
         self.grads_out: dict[int, Any] = {}
 
@@ -125,11 +125,11 @@ class _BackwardCall:
         return self._call(grads, self.grads_out)
 
     def without_inputs(self, grads: list[Any]) -> None:
-        self._call([], dict(enumerate(grads)))
+        self._call([None] * self.inputs.places, dict(enumerate(grads)))
 
     def _call(self, grads_in: list[Any], grads_out: dict[int, Any]) -> list[Any] | None:
         assert self.outputs is not None
         shown_in, shown_out = self.inputs.shown(grads_in), self.outputs.shown(grads_out)
         self.grads_out = {}
         new = called(self._label.site, self._label.kind, self._hook, self._module(), shown_in, shown_out)
-        return self.inputs.taken(new, grads_in) if grads_in else None
+        return self.inputs.taken(new, grads_in)

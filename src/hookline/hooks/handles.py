@@ -13,14 +13,18 @@ class Handle:
     `remove` and `detach` are the same: PyTorch and MindSpore know the first name, MXNet the second.
     """
 
-    def __init__(self, removers: ExitStack) -> None:
-        self._removers = removers
+    def __init__(self, removers: ExitStack | None = None) -> None:
+        self._removers = removers or ExitStack()
 
     def remove(self) -> None:
         """Takes every hook of this handle off the model; a second time does nothing."""
         self._removers.close()
 
     detach = remove
+
+    def __reduce__(self) -> tuple[type[Handle], tuple[()]]:
+        # A copy holds nothing: the hooks that it could remove are those of the original.
+        return Handle, ()
 
     def __enter__(self) -> Handle:
         return self

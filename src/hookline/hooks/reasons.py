@@ -24,7 +24,7 @@ def explain(
             record.why = _no_gradient(record, recorder) if recorder.grads else None
         elif stopped:
             record.why = f"the forward was stopped after {last!r}, before it was reached"
-        elif site.pending:
+        elif site.under_way:
             record.why = f"its forward did not come to an end: {_told(error)}"
         elif error is not None:
             record.why = f"the block was left before it was called: {_told(error)}"

@@ -6,6 +6,7 @@ Upstream: select (where), a backend (taps, copies, gradients). Downstream: Recor
 from __future__ import annotations
 
 import itertools
+import weakref
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
@@ -14,10 +15,10 @@ from types import TracebackType
 from typing import Any
 
 from hookline.backends import resolve
-from hookline.backends.protocol import Backend, Label, Wish
-from hookline.errors import InvalidArgument, RecordingTooLarge
+from hookline.backends.protocol import Backend, FunctionTap, Label, Rank, Tap, Wish
+from hookline.errors import InvalidArgument
 from hookline.hooks.budget import Budget, parse_bytes
-from hookline.hooks.calls import ONE, ONE_ARGUMENT, Call, SiteRecord, Store
+from hookline.hooks.calls import ONE_ARGUMENT, Call, SiteRecord, Store
 from hookline.hooks.handles import all_or_nothing
 from hookline.hooks.pending import Pending
 from hookline.hooks.placing import callers_line, needs_callable
@@ -25,7 +26,7 @@ from hookline.hooks.reasons import explain
 from hookline.hooks.recording import Recording
 from hookline.hooks.select import Place, Tree, select
 from hookline.hooks.session import Session, opened
-from hookline.trees import slotted
+from hookline.trees import ONE, slotted
 
 
 class StopForward(BaseException):
@@ -70,9 +71,10 @@ def record(
         raise InvalidArgument("record(spill=...) needs limit=...: the size at which spilling begins.")
     backend = resolve(model)
     tree = Tree(backend.named_modules(model))
+    places = select(tree, where)
     budget = None if limit is None else Budget(parse_bytes(limit), spill, backend.name)
-    store = Store(backend, device=device, dtype=backend.dtype(dtype), keep=keep, budget=budget)
-    return Recorder(backend, tree, select(tree, where), store, inputs=inputs, grads=grads, stop=stop)
+    store = Store(backend, device=backend.device(device), dtype=backend.dtype(dtype), keep=keep, budget=budget)
+    return Recorder(backend, tree, places, store, inputs=inputs, grads=grads, stop=stop)
 
 
 class Recorder:
@@ -95,25 +97,29 @@ class Recorder:
         self._session = Session()
         self._attached = ExitStack()
         self._signal = StopForward()
-        self._order = itertools.count()
+        self.order = itertools.count()
+        self.number = self._session.number
+        self.tensor, self.in_recompute = backend.tensor, backend.in_recompute
         self.inputs, self.grads = inputs, grads
-        self.sites = [_SiteRecorder(self, place) for place in places]
+        kind = _FullSiteRecorder if inputs or grads else _SiteRecorder
+        self.rank = Rank.STOP if stop else Rank.OBSERVE
+        self.sites = [kind(self, place) for place in places]
         self.waiting = {site.record.name for site in self.sites} if stop else None
+        self._entered = False
         self.recording = Recording([site.record for site in self.sites], backend.name)
+        store.recording = weakref.ref(self.recording)
 
     def __enter__(self) -> Recording:
-        if self._tree is None:
+        if self._entered:
             raise InvalidArgument("this record block was used already; call record(...) again.")
+        self._entered = True
+        if self._store.budget is not None:
+            self._store.budget.open()
         line = callers_line()
         wishes: list[Wish] = []
         for site in self.sites:
-            label = Label("record", "recording", site.record.name, line)
-            module = site.place.module
-            if self.inputs or self.grads:
-                wishes.append(Wish(module, False, site.before, label))
-                wishes.append(Wish(module, True, site.after, label))
-            else:
-                wishes.append(Wish(module, True, site.after_only, label, kwargs=False))
+            site.label = Label("record", "recording", site.record.name, line)
+            wishes += site.wishes()
         placements = [partial(self._backend.place, wishes)]
         if self.grads:
             placements += [partial(self._hear_parameters, site, line) for site in self.sites]
@@ -130,8 +136,6 @@ class Recorder:
         stopped = error is self._signal
         assert self._tree is not None
         explain(self, self._tree, self._backend, stopped=stopped, error=error)
-        if isinstance(error, RecordingTooLarge):
-            error.recording = self.recording
         # A recording outlives its model: what refers to modules goes now.
         self._tree, self.sites = None, []
         return stopped
@@ -139,10 +143,7 @@ class Recorder:
     def belongs_here(self) -> bool:
         """Whether the current context's events are this recording's."""
         mine = opened()
-        return not mine or self._session.number in mine
-
-    def new_call(self, record: SiteRecord) -> Call:
-        return Call(record.name, next(self._order), self._store)
+        return not mine or self.number in mine
 
     def finished(self, record: SiteRecord, call: Call) -> None:
         """Files a completed call; ends the forward if it was the last one wanted."""
@@ -160,30 +161,57 @@ class Recorder:
         return self._backend.hear_parameters(site.place.module, site.record.take_param_grad, label)
 
 
-class _SiteRecorder:
-    """What the taps of one site call; told apart by what has to be kept."""
+class _SiteRecorder(Tap):
+    """Records the outputs of one site; a tap itself, since there is one for every module."""
 
-    __slots__ = ("elsewhere", "pending", "place", "record", "recorder", "store", "tensor")
+    kwargs = False
+    elsewhere = 0
+    under_way = 0
 
     def __init__(self, recorder: Recorder, place: Place) -> None:
         self.recorder = recorder
         self.place = place
-        self.store = recorder._store
-        self.tensor = recorder._backend.tensor
-        self.record = SiteRecord(place.name, place.aliases, recorder._store)
-        self.elsewhere = 0
-        self.pending = Pending()
+        self.store = store = recorder._store
+        self.record = SiteRecord(place.name, place.aliases, store)
 
-    def after_only(self, module: Any, args: Any, output: Any) -> None:
+    def wishes(self) -> list[Wish]:
+        if self.recorder.rank is not Rank.OBSERVE:
+            self.rank = self.recorder.rank
+        return [Wish(self.place.module, self)]
+
+    def __call__(self, module: Any, args: Any, output: Any) -> None:
         recorder = self.recorder
-        if not recorder.belongs_here():
+        mine = opened()
+        if mine and recorder.number not in mine:
             self.elsewhere += 1
             return
-        if recorder._backend.in_recompute():
+        if recorder.in_recompute():
             return
-        call = recorder.new_call(self.record)
-        call._output = self.store.tree(output, self.record.name)
-        recorder.finished(self.record, call)
+        record, store = self.record, self.store
+        call = Call(record.name, next(recorder.order), store)
+        if store.copy is not None and type(output) is recorder.tensor:
+            call._output = store.copy(output)
+        else:
+            call._output = store.tree(output, record.name)
+        recorder.finished(record, call)
+
+
+class _FullSiteRecorder(_SiteRecorder):
+    """Records inputs and gradients as well, by a tap before the forward and one after it."""
+
+    def __init__(self, recorder: Recorder, place: Place) -> None:
+        super().__init__(recorder, place)
+        self.pending = Pending()
+
+    @property
+    def under_way(self) -> int:  # type: ignore[override]
+        """How many calls were entered and never left."""
+        return len(self.pending)
+
+    def wishes(self) -> list[Wish]:
+        before = FunctionTap(self.before, self.label, after=False)
+        after = FunctionTap(self.after_forward, self.label, rank=self.recorder.rank)
+        return [Wish(self.place.module, before), Wish(self.place.module, after)]
 
     def before(self, module: Any, args: Any, kwargs: Any) -> Any:
         recorder = self.recorder
@@ -196,29 +224,30 @@ class _SiteRecorder:
             call, earlier = None, backend.recomputed(self.record.calls) if recorder.grads else None
             listener = earlier and backend.listener(earlier.take_input_grad, earlier.take_output_grad)
         else:
-            call, listener = recorder.new_call(self.record), None
+            call, listener = Call(self.record.name, next(recorder.order), self.store), None
             if recorder.inputs:
                 call._input = self.store.tree(args, self.record.name)
                 call._kwargs = self.store.tree(kwargs, self.record.name)
             if recorder.grads:
                 call.sequence = backend.sequence_number()
                 listener = call.listener = backend.listener(call.take_input_grad, call.take_output_grad)
-                single = len(args) == 1 and not kwargs and type(args[0]) is self.tensor
-                call.expect_grads(ONE_ARGUMENT if single else slotted((args, kwargs), self.tensor)[0])
+                single = len(args) == 1 and not kwargs and type(args[0]) is recorder.tensor
+                call.expect_grads(ONE_ARGUMENT if single else slotted((args, kwargs), recorder.tensor)[0])
         if call is None and listener is None:
             return None
         new_args, new_kwargs = listener.enter(args, kwargs) if listener is not None else (args, kwargs)
         self.pending.put(new_kwargs, (call, listener))
         return None if new_args is args and new_kwargs is kwargs else (new_args, new_kwargs)
 
-    def after(self, module: Any, args: Any, kwargs: Any, output: Any) -> Any:
+    def after_forward(self, module: Any, args: Any, kwargs: Any, output: Any) -> Any:
         if (entry := self.pending.take(kwargs)) is None:
             return None
         call, listener = entry
         new = listener.leave(output) if listener is not None else output
         if call is not None:
             if listener is not None:
-                call._template_out = ONE if type(output) is self.tensor else slotted(output, self.tensor)[0]
+                tensor = self.recorder.tensor
+                call._template_out = ONE if type(output) is tensor else slotted(output, tensor)[0]
             call._output = self.store.tree(output, self.record.name)
             self.recorder.finished(self.record, call)
         return None if new is output else new

@@ -10,7 +10,8 @@ from functools import partial
 from typing import Any
 
 from hookline.backends import resolve
-from hookline.backends.protocol import Backend, Label, Rank, Wish
+from hookline.backends.protocol import Backend, Label, Rank, Tap, Wish
+from hookline.errors import HooklineError
 from hookline.hooks.gradients import InputGradients, OutputGradients
 from hookline.hooks.handles import Handle, all_or_nothing
 from hookline.hooks.placing import callers_line, needs_callable
@@ -33,8 +34,8 @@ def register_forward_pre_hook(model: Any, hook: Hook, where: Any = None, *, with
     """
     name = "register_forward_pre_hook"
     needs_callable(name, "hook", hook, 3 if with_kwargs else 2)
-    run = _pre_with_kwargs if with_kwargs else _pre
-    return _attach(model, where, name, "forward pre-hook", False, partial(run, hook), kwargs=with_kwargs)
+    kind = PreHookWithKwargs if with_kwargs else PreHook
+    return _place(model, where, name, "forward pre-hook", partial(_one_tap, kind, hook))
 
 
 def register_forward_hook(model: Any, hook: Hook, where: Any = None, *, with_kwargs: bool = False) -> Handle:
@@ -51,8 +52,8 @@ def register_forward_hook(model: Any, hook: Hook, where: Any = None, *, with_kwa
     """
     name = "register_forward_hook"
     needs_callable(name, "hook", hook, 4 if with_kwargs else 3)
-    run = _post_with_kwargs if with_kwargs else _post
-    return _attach(model, where, name, "forward hook", True, partial(run, hook), kwargs=with_kwargs)
+    kind = PostHookWithKwargs if with_kwargs else PostHook
+    return _place(model, where, name, "forward hook", partial(_one_tap, kind, hook))
 
 
 def register_backward_pre_hook(model: Any, hook: Hook, where: Any = None) -> Handle:
@@ -97,14 +98,8 @@ def installed(model: Any) -> list[Label]:
     return resolve(model).placed(model)
 
 
-def _attach(
-    model: Any, where: Any, owner: str, kind: str, after: bool, run: Callable[..., Any], *, kwargs: bool
-) -> Handle:
-    def wishes(backend: Backend, place: Place, label: Label) -> list[Wish]:
-        fn = partial(run, backend, label.site)
-        return [Wish(place.module, after, fn, label, Rank.EDIT, kwargs=kwargs)]
-
-    return _place(model, where, owner, kind, wishes)
+def _one_tap(kind: type[HookTap], hook: Hook, backend: Backend, place: Place, label: Label) -> list[Wish]:
+    return [Wish(place.module, kind(hook, backend, label))]
 
 
 def _place(
@@ -119,38 +114,70 @@ def _place(
     return all_or_nothing([partial(backend.place, all_wishes)])
 
 
-# The four below run on every call of every hooked module: nothing is called that can be written out.
+class HookTap(Tap):
+    """A user's hook on a module; its errors carry the site, its results are checked.
+
+    The four kinds run on every call of every hooked module, so each is written out in full.
+    """
+
+    rank = Rank.EDIT
+
+    def __init__(self, hook: Hook, backend: Backend, label: Label) -> None:
+        self.hook, self.backend, self.label = hook, backend, label
+
+    def error(self, error: Exception) -> Exception:
+        return hook_error(self.label.site, self.label.kind, self.hook, error)
+
+    def checked(self, new: Any, old: Any) -> Any:
+        return checked(self.backend, new, old, self.label.site, self.label.kind)
 
 
-def _pre(hook: Hook, backend: Backend, site: str, module: Any, args: Any) -> Any:
-    try:
-        new = hook(module, args)
-    except Exception as error:
-        raise hook_error(site, "forward pre-hook", hook, error) from error
-    return None if new is None else checked(backend, as_arguments(new), args, site, "forward pre-hook")
+class PreHook(HookTap):
+    after = False
+    kwargs = False
+
+    def __call__(self, module: Any, args: Any) -> Any:
+        try:
+            new = self.hook(module, args)
+        except HooklineError:
+            raise
+        except Exception as error:
+            raise self.error(error) from error
+        return None if new is None else self.checked(as_arguments(new), args)
 
 
-def _pre_with_kwargs(hook: Hook, backend: Backend, site: str, module: Any, args: Any, kwargs: Any) -> Any:
-    try:
-        new = hook(module, args, kwargs)
-    except Exception as error:
-        raise hook_error(site, "forward pre-hook", hook, error) from error
-    return None if new is None else checked(backend, new, (args, kwargs), site, "forward pre-hook")
+class PreHookWithKwargs(HookTap):
+    after = False
+
+    def __call__(self, module: Any, args: Any, kwargs: Any) -> Any:
+        try:
+            new = self.hook(module, args, kwargs)
+        except HooklineError:
+            raise
+        except Exception as error:
+            raise self.error(error) from error
+        return None if new is None else self.checked(new, (args, kwargs))
 
 
-def _post(hook: Hook, backend: Backend, site: str, module: Any, args: Any, output: Any) -> Any:
-    try:
-        new = hook(module, args, output)
-    except Exception as error:
-        raise hook_error(site, "forward hook", hook, error) from error
-    return None if new is None else checked(backend, new, output, site, "forward hook")
+class PostHook(HookTap):
+    kwargs = False
+
+    def __call__(self, module: Any, args: Any, output: Any) -> Any:
+        try:
+            new = self.hook(module, args, output)
+        except HooklineError:
+            raise
+        except Exception as error:
+            raise self.error(error) from error
+        return None if new is None else self.checked(new, output)
 
 
-def _post_with_kwargs(
-    hook: Hook, backend: Backend, site: str, module: Any, args: Any, kwargs: Any, output: Any
-) -> Any:
-    try:
-        new = hook(module, args, kwargs, output)
-    except Exception as error:
-        raise hook_error(site, "forward hook", hook, error) from error
-    return None if new is None else checked(backend, new, output, site, "forward hook")
+class PostHookWithKwargs(HookTap):
+    def __call__(self, module: Any, args: Any, kwargs: Any, output: Any) -> Any:
+        try:
+            new = self.hook(module, args, kwargs, output)
+        except HooklineError:
+            raise
+        except Exception as error:
+            raise self.error(error) from error
+        return None if new is None else self.checked(new, output)

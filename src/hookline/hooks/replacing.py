@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-from hookline.backends.protocol import Backend
+from hookline.backends.protocol import Backend, Label
 from hookline.errors import HookError, HooklineError, WrongReplacement
-from hookline.trees import filled, mismatch, slotted, unfilled
+from hookline.trees import ONE, filled, mismatch, slotted, unfilled
 
 
 def called(site: str, kind: str, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """fn(*args, **kwargs); an exception in it is raised as a HookError that names the site."""
     try:
         return fn(*args, **kwargs)
+    except HooklineError:
+        raise  # it has its site already
     except Exception as error:
         raise hook_error(site, kind, fn, error) from error
 
 
-def hook_error(site: str, kind: str, fn: Callable[..., Any], error: Exception) -> Exception:
-    """The HookError for an exception in `fn`; an error of hookline's own passes as it is."""
-    if isinstance(error, HooklineError):
-        return error
+def hook_error(site: str, kind: str, fn: Callable[..., Any], error: Exception) -> HookError:
+    """The HookError for an exception in `fn`."""
     name = getattr(fn, "__qualname__", type(fn).__name__)
     return HookError(site, kind, f"({name}) raised {type(error).__name__}: {error}")
 
@@ -41,28 +42,34 @@ def as_arguments(new: Any) -> tuple[Any, ...]:
 class Gradients:
     """The gradients of one structure, shown to a hook in that structure and taken back from it."""
 
-    __slots__ = ("_backend", "_kind", "_site", "_template", "wrapped")
+    __slots__ = ("_backend", "_kind", "_single", "_site", "_template", "_tuple", "places")
 
     def __init__(self, backend: Backend, tree: Any, site: str, kind: str, *, wrap: bool) -> None:
         self._backend = backend
         self._site = site
         self._kind = kind
-        self._template = slotted(tree, backend.tensor)[0]
-        self.wrapped = wrap and not isinstance(tree, tuple)
+        inner = tree[0] if type(tree) is tuple and len(tree) == 1 else tree
+        self._single = type(inner) is backend.tensor  # most calls of most models
+        self._template: Any
+        self._template, self.places = (ONE, 1) if self._single else slotted(tree, backend.tensor)
+        self._tuple = inner is not tree if self._single else False
+        if wrap and not isinstance(tree, tuple):
+            self._template, self._tuple = (self._template,), self._single
+        elif self._tuple:
+            self._template = (ONE,)
 
     def shown(self, grads: list[Any] | dict[int, Any]) -> Any:
         """The gradients in the structure; a tuple of one where the module returned no tuple."""
         values = grads if isinstance(grads, dict) else dict(enumerate(grads))
-        tree = filled(self._template, values)
-        return (tree,) if self.wrapped else tree
+        if self._single:
+            return (values.get(0),) if self._tuple else values.get(0)
+        return filled(self._template, values)
 
     def taken(self, new: Any, grads: list[Any]) -> list[Any] | None:
         """The gradients to go on with, given what a hook returned; None where nothing changes."""
         if new is None:
             return None
-        if self.wrapped:
-            new = new[0] if isinstance(new, tuple) and len(new) == 1 else new
-        elif isinstance(self._template, tuple) and not isinstance(new, tuple) and len(self._template) == 1:
+        if isinstance(self._template, tuple) and len(self._template) == 1 and not isinstance(new, tuple):
             new = (new,)
         try:
             values = unfilled(self._template, new)
@@ -82,3 +89,23 @@ class Gradients:
                 raise WrongReplacement(self._site, self._kind, f"returned a gradient that can't be used: {reason}")
             result[number] = value
         return result
+
+
+class Shapes:
+    """Makes the Gradients of a site's calls; those of a single tensor are the same for every call."""
+
+    def __init__(self, backend: Backend, label: Label, *, wrap: bool) -> None:
+        self._make = partial(Gradients, backend, site=label.site, kind=label.kind, wrap=wrap)
+        self._tensor = backend.tensor
+        self._bare: Gradients | None = None
+        self._in_tuple: Gradients | None = None
+
+    def of(self, tree: Any) -> Gradients:
+        """The Gradients for a structure like `tree`."""
+        if type(tree) is self._tensor:
+            self._bare = self._bare or self._make(tree)
+            return self._bare
+        if type(tree) is tuple and len(tree) == 1 and type(tree[0]) is self._tensor:
+            self._in_tuple = self._in_tuple or self._make(tree)
+            return self._in_tuple
+        return self._make(tree)

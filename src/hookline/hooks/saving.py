@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import keyword
 from collections import namedtuple
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,6 @@ def save_recording(recording: Recording, path: Path) -> Path:
     writer = _Writer(named(recording.backend).tensor)
     sites = [_site_to_json(site, writer) for site in recording._asked.values()]
     header = {"version": VERSION, "backend": recording.backend, "names": recording.names, "sites": sites}
-    path.parent.mkdir(parents=True, exist_ok=True)
     write_tensors(path, writer.tensors, {"hookline": json.dumps(header)}, recording.backend)
     return path
 
@@ -52,11 +52,11 @@ def load_recording(path: str | Path) -> Recording:
                 f"{VERSION}). Upgrade hookline to read it."
             )
         sites = [_site_from_json(entry, tensors) for entry in header["sites"]]
-    except (KeyError, ValueError, TypeError) as error:
+        recording = Recording(sites, header["backend"])
+        for name in header["names"]:
+            recording.fire(recording[name])
+    except (LookupError, ValueError, TypeError, AttributeError, RuntimeError, RecursionError) as error:
         raise RunError(f"{path} is not a recording of hookline, or is damaged: {error}") from error
-    recording = Recording(sites, header["backend"])
-    for name in header["names"]:
-        recording.fire(recording[name])
     return recording
 
 
@@ -86,6 +86,8 @@ class _Writer:
             return {"tensor": key}
         if tree is None or isinstance(tree, (bool, int, float, str)):
             return {"value": tree}
+        if isinstance(tree, complex):
+            return {"complex": [tree.real, tree.imag]}
         if isinstance(tree, Slot):
             return {"slot": tree.index}
         if (branch := parts(tree)) is None:
@@ -104,9 +106,13 @@ class _Writer:
 def _tree(saved: Any, tensors: dict[str, Any]) -> Any:
     """The inverse of `_Writer.tree`."""
     if "tensor" in saved:
+        if not saved["tensor"]:
+            raise ValueError("a tensor without a name")
         return tensors[saved["tensor"]]
     if "value" in saved:
         return saved["value"]
+    if "complex" in saved:
+        return complex(*saved["complex"])
     if "slot" in saved:
         return Slot(saved["slot"])
     if "opaque" in saved:
@@ -117,9 +123,14 @@ def _tree(saved: Any, tensors: dict[str, Any]) -> Any:
     items = [_tree(item, tensors) for item in saved["items"]]
     if "dict" in saved:
         return dict(zip((_tree(key, tensors) for key in saved["dict"]), items, strict=True))
+    name, keys = saved.get("namedtuple", saved.get("dataclass")), saved["keys"]
+    for word in (name, *keys):
+        # These become a class and its fields; what is no plain name is no recording of ours.
+        if not isinstance(word, str) or not word.isidentifier() or keyword.iskeyword(word) or "__" in word:
+            raise ValueError(f"{word!r} is no name of a class or field")
     if "namedtuple" in saved:
-        return namedtuple(saved["namedtuple"], saved["keys"])(*items)
-    return dataclasses.make_dataclass(saved["dataclass"], saved["keys"])(*items)
+        return namedtuple(name, keys)(*items)
+    return dataclasses.make_dataclass(name, keys)(*items)
 
 
 def _site_to_json(site: SiteRecord, writer: _Writer) -> dict[str, Any]:

@@ -9,19 +9,18 @@ Upstream: the names and modules that a backend lists. Downstream: register, reco
 
 from __future__ import annotations
 
+import fnmatch
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from hookline.errors import InvalidArgument, NoSuchSite
 
 WILD = re.compile(r"[*?\[]")
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """A module of the model, with the name it was found by and the other names it goes by."""
 
     name: str
@@ -179,10 +178,12 @@ def glob_pattern(pattern: str) -> re.Pattern[str]:
     >>> [bool(glob_pattern("**.conv?").fullmatch(n)) for n in ("conv1", "layer1.0.conv2", "layer1.conv")]
     [True, True, False]
     """
-    out = ""
-    rest = pattern
+    out, rest = "", pattern
+    starts_part = True
     while rest:
-        if rest.startswith("**."):
+        crosses = starts_part and rest.startswith("**.")
+        starts_part = crosses or rest[0] == "."
+        if crosses:
             out, rest = out + r"(?:.*\.)?", rest[3:]  # also at the top, where there is no dot
         elif rest.startswith("**"):
             out, rest = out + ".*", rest[2:]
@@ -190,9 +191,10 @@ def glob_pattern(pattern: str) -> re.Pattern[str]:
             out, rest = out + "[^.]*", rest[1:]
         elif rest[0] == "?":
             out, rest = out + "[^.]", rest[1:]
-        elif rest[0] == "[" and (end := rest.find("]", 2)) > 0:
-            chars = rest[1:end].replace("\\", r"\\")
-            out, rest = out + "[" + ("^" + chars[1:] if chars[0] == "!" else chars) + "]", rest[end + 1 :]
+        elif rest[0] == "[" and (end := rest.find("]", 3 if rest[1:2] == "!" else 2)) > 0:
+            # fnmatch knows the traps of brackets; like the others, they stay within one part.
+            brackets = fnmatch.translate(rest[: end + 1]).removeprefix("(?s:").removesuffix(r")\Z")
+            out, rest = out + r"(?!\.)" + brackets, rest[end + 1 :]
         else:
             out, rest = out + re.escape(rest[0]), rest[1:]
-    return re.compile(out)
+    return re.compile(out, re.DOTALL)

@@ -8,6 +8,7 @@ from typing import Any
 
 from hookline.backends import resolve
 from hookline.backends.protocol import Label
+from hookline.errors import WrongReplacement
 from hookline.hooks.handles import Handle, all_or_nothing
 from hookline.hooks.placing import callers_line, needs_callable
 from hookline.hooks.replacing import called
@@ -46,6 +47,13 @@ def _register(model: Any, hook: Callable[..., Any], where: Any, when: tuple[str,
     placements = []
     for place in select(Tree(backend.named_modules(model)), where):
         label = Label("register_state_dict_hook", kind, place.name, line)
-        run = partial(called, place.name, kind, hook)
+        run = partial(_run, place.name, kind, hook)
         placements.append(partial(backend.place_state_hook, place.module, when, run, label))
     return all_or_nothing(placements)
+
+
+def _run(site: str, kind: str, hook: Callable[..., Any], *args: Any) -> None:
+    if (result := called(site, kind, hook, *args)) is not None:
+        raise WrongReplacement(
+            site, kind, f"returned a {type(result).__name__}; it must change what it is given in place"
+        )

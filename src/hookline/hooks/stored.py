@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from hookline.backends import resolve
+from hookline.hooks.placing import needs_callable
 from hookline.hooks.register import register_backward_hook, register_forward_hook
 from hookline.trees import leaves, map_leaves
 
@@ -38,6 +39,7 @@ class Hook:
         cpu: bool = False,
         gather: bool = False,
     ) -> None:
+        needs_callable("Hook", "hook_func", hook_func, 3)
         self.module = m
         self.hook_func = hook_func
         self.is_forward, self.detach, self.cpu, self.gather = is_forward, detach, cpu, gather

@@ -19,7 +19,7 @@ from hookline.backends.torch import (
     taps,
     values,
 )
-from hookline.backends.torch.joining import Habits, JoinedInputs, joined, tapped
+from hookline.backends.torch.joining import JoinedInputs, joined, tapped
 from hookline.backends.torch.listening import Listener
 from hookline.errors import InvalidArgument
 
@@ -45,7 +45,6 @@ class TorchBackend:
     recomputed = staticmethod(parameters.recomputed)
     hear_parameters = staticmethod(parameters.hear_parameters)
     listener = Listener
-    habits = Habits
     joined_inputs = JoinedInputs
     joined = staticmethod(joined)
     tapped = staticmethod(tapped)
@@ -70,6 +69,13 @@ class TorchBackend:
 
     def nbytes(self, tensor: torch.Tensor) -> int:
         return tensor.numel() * tensor.element_size()
+
+    def device(self, device: Any) -> torch.device | None:
+        """A torch device from one, from its name, or None."""
+        try:
+            return None if device is None else torch.device(device)
+        except (RuntimeError, TypeError) as error:
+            raise InvalidArgument(f"device={device!r} is no torch device: {error}") from None
 
     def dtype(self, dtype: Any) -> torch.dtype | None:
         """A torch dtype from one, from its name, or None."""

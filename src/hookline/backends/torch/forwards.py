@@ -12,8 +12,7 @@ from typing import Any
 
 from torch import nn
 
-from hookline.backends.protocol import Label
-from hookline.backends.torch.taps import make_tap
+from hookline.backends.protocol import FunctionTap, Label
 
 
 class ReplacedForward:
@@ -23,7 +22,7 @@ class ReplacedForward:
         self._module = module
         self._before = vars(module).get("forward")
         self._fn = fn
-        self.tap = make_tap(fn, label)
+        self.tap = FunctionTap(fn, label)
         self._original = module.forward
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

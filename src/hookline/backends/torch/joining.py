@@ -1,118 +1,98 @@
-"""Joining: the gradients of one module call, brought together so that they can be replaced.
+"""Joining: gradients brought together, so that a hook gets all of them and may replace them.
 
-A hook that may return other gradients has to get them all at once, before any of them goes on. Here
-the module's inputs are replaced by aliases (views) that only this module sees, and the hooks sit on
-the aliases. A module that writes to its input in place makes autograd drop the alias; the input
-itself is listened to as well, and from the second call on only the input.
+Autograd runs nodes from the youngest to the oldest. Whatever a module sends to its inputs is sent
+before the first of the inputs' own nodes runs: there the hook is called and its results go on. For
+outputs there is no such place, so several outputs are led through views.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import torch
 
 from hookline.backends.protocol import GradSink, JointSink
-from hookline.backends.torch.compat import graph_task, listen, version
+from hookline.backends.torch.compat import base_of, graph_task, listen
 from hookline.backends.torch.leaves import Ear, aliased, differentiable
+from hookline.backends.torch.listening import Edge, Edges, Found, Listener, totals
 from hookline.trees import map_leaves
 
 Tensor = torch.Tensor
 
 
-class Habits:
-    """What earlier calls of a site taught: whether the module writes to its inputs."""
+class JoinedInputs(Listener):
+    """One call's passage; `sink` gets the gradients of all inputs at once and may return others.
 
-    __slots__ = ("known", "writes")
-
-    def __init__(self) -> None:
-        self.known = False
-        self.writes = False
-
-
-class JoinedInputs:
-    """One call's arguments, with a sink that gets the gradients of all of them at once.
-
-    Of a module that has several differentiable inputs and writes to one of them in place, that
-    one's gradient is not among them: autograd knows it only after the others have gone on.
+    `live` is the number of inputs that have a gradient. Gradients of the outputs are told to
+    `on_output` before.
     """
 
-    __slots__ = ("aliases", "habits", "live", "sink")
+    __slots__ = ("live", "places", "sink")
 
-    def __init__(self, habits: Habits, sink: JointSink) -> None:
-        self.habits = habits
+    def __init__(self, sink: JointSink, on_output: GradSink) -> None:
+        super().__init__(self._no_sink, on_output)
         self.sink = sink
-        self.live = 0
-        self.aliases: dict[int, tuple[Tensor, Tensor, int, Ear]] = {}
+        self.live = self.places = 0
+
+    @staticmethod
+    def _no_sink(numbers: list[int], grad: Any) -> None:
+        raise AssertionError("the gradients of joined inputs go to `sink`")
 
     def enter(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
-        """The arguments to call the module with."""
-        found, places = differentiable((args, kwargs))
+        whole = args[0] if len(args) == 1 and not kwargs else (args, kwargs)
+        found, self.places = differentiable(whole)
         self.live = len(found)
-        if not found:
-            return args, kwargs
-        meeting = Meeting(self.sink, places, len(found))
-        inner = meeting.inner(found)
-        new = {id(leaf): self._heard(leaf, inner[id(leaf)], numbers, meeting) for leaf, numbers in found}
-        swapped = map_leaves(lambda leaf: new.get(id(leaf), leaf), (args, kwargs), Tensor)
-        return swapped[0], swapped[1]
+        if self.live > 1 and any(leaf.grad_fn is None for leaf, _ in found):
+            # A leaf's node runs as soon as it can, not in order of age: a view's node waits its turn.
+            views = {id(leaf): aliased(leaf) for leaf, _ in found if leaf.grad_fn is None}
+            args, kwargs = map_leaves(lambda leaf: views.get(id(leaf), leaf), (args, kwargs), Tensor)
+            found, _ = differentiable((args, kwargs))
+        self.aim(found)
+        return args, kwargs
 
-    def _heard(self, leaf: Tensor, inner: Tensor, numbers: list[int], meeting: Meeting) -> Tensor:
-        ear = Ear(numbers, meeting.collect)
-        alias = leaf if self.habits.writes and self.live == 1 else aliased(inner)
-        listen(alias, ear.alias)
-        if alias is leaf:
-            return leaf
-        if not self.habits.known and self.live == 1:
-            listen(leaf, ear.original)
-        self.aliases[id(alias)] = leaf, alias, version(alias), ear
-        return alias
+    def hear_call(self, found: Found, senders: dict[Any, Edges], targets: dict[Edge, list[int]]) -> None:
+        if self.live == 1 and len(senders) == 1:
+            ((node, edges),) = senders.items()
+            told = None
+            leaf, numbers = found[0]
+            if len(found) == 1 and senders.get(leaf.grad_fn) is edges and base_of(leaf) is None:
+                told = partial(_told, self.on_output, numbers, leaf.output_nr)
+            else:
+                for leaf, numbers in found:
+                    self.hear_output(leaf, numbers)
+            node.register_hook(partial(_replaced, self.sink, self.places, edges, told))
+            return
+        for leaf, numbers in found:
+            self.hear_output(leaf, numbers)
+        meeting = Meeting(self.sink, self.places)
+        for node, edges in senders.items():
+            node.register_hook(partial(meeting.add, edges))
+        for (node, output_nr), numbers in targets.items():
+            node.register_prehook(partial(meeting.deliver_in_tuple, numbers, output_nr))
 
-    def leave(self, output: Any, on_output: GradSink) -> Any:
-        """The output to go on with; `on_output` hears its gradients before the sink is called."""
-        aliases, self.aliases = self.aliases, {}
-        for _, alias, before, ear in aliases.values():
-            if version(alias) != before:
-                ear.written = self.habits.writes = True
-        self.habits.known = True
-        identities: dict[int, tuple[Tensor, Ear]] = {}
-
-        def own(found: Tensor) -> Tensor:
-            if (entry := aliases.get(id(found))) is None:
-                return found
-            leaf, alias, _, ear = entry
-            if ear.written:
-                return leaf  # as without hookline: the module returns the very tensor it was given
-            # The module returned its input: one more alias tells the output's gradient from the input's.
-            out = aliased(alias)
-            identities[id(out)] = leaf, ear
-            return out
-
-        output = map_leaves(own, output, Tensor) if aliases else output
-        for out, numbers in differentiable(output)[0]:
-            output_ear = Ear(numbers, on_output)
-            listen(out, output_ear.alias)
-            if id(out) in identities and self.live == 1:
-                leaf, ear = identities[id(out)]
-                for each in (output_ear, ear):
-                    each.watch(out)
-                ear.before = output_ear
-                listen(leaf, ear.original)
-        return output
+    def identity_sink(self, inputs: list[int]) -> GradSink:
+        return partial(_identity, self.sink, self.places, inputs, self.on_output)
 
 
 def joined(output: Any, sink: JointSink) -> Any:
-    """`output` to go on with; `sink` gets the gradients of all its places at once."""
+    """`output` to go on with; `sink` gets the gradients of all its places at once.
+
+    Several outputs get two views in a row: at the outer ones gradients are collected, and all of
+    these run before the first inner one, where the function is called and its results go on.
+    """
     found, places = differentiable(output)
-    meeting = Meeting(sink, places, len(found))
     if len(found) == 1:
         ((leaf, numbers),) = found
-        listen(leaf, partial(meeting.collect, numbers))
+        listen(leaf, partial(_called, sink, places, numbers))
     if len(found) < 2:
         return output
-    outer = {key: aliased(inner) for key, inner in meeting.inner(found).items()}
+    meeting = Meeting(sink, places)
+    inner = {id(leaf): aliased(leaf) for leaf, _ in found}
+    outer = {key: aliased(alias) for key, alias in inner.items()}
     for leaf, numbers in found:
+        listen(inner[id(leaf)], partial(meeting.deliver, numbers))
         listen(outer[id(leaf)], partial(meeting.collect, numbers))
     return map_leaves(lambda leaf: outer.get(id(leaf), leaf), output, Tensor)
 
@@ -127,7 +107,7 @@ def tapped(tensors: tuple[Tensor, ...], sink: JointSink) -> tuple[Tensor, ...]:
         swapped: tuple[Tensor, ...] = joined(tensors, sink)
         return swapped
     ((leaf, numbers),) = found
-    ear = Ear(numbers, Meeting(sink, places, 1).collect)
+    ear = Ear(numbers, partial(_called, sink, places))
     alias = aliased(leaf)
     ear.watch(alias)
     alias.register_hook(ear.alias)  # type: ignore[no-untyped-call]
@@ -136,48 +116,96 @@ def tapped(tensors: tuple[Tensor, ...], sink: JointSink) -> tuple[Tensor, ...]:
     return tuple(alias if tensor is leaf else tensor for tensor in tensors)
 
 
+def _called(sink: JointSink, places: int, numbers: list[int], grad: Tensor) -> Any:
+    """What `sink` makes of the only gradient there is."""
+    grads: list[Any] = [None] * places
+    for number in numbers:
+        grads[number] = grad
+    new = sink(grads)
+    return None if new is None else new[numbers[0]]
+
+
+def _told(on_output: GradSink, numbers: list[int], output_nr: int, grad_outputs: Any) -> None:
+    if (grad := grad_outputs[output_nr]) is not None:
+        on_output(numbers, grad)
+
+
+def _replaced(
+    sink: JointSink,
+    places: int,
+    edges: Edges,
+    told: Callable[[Any], None] | None,
+    grads: Any,
+    grad_outputs: Any,
+) -> Any:
+    """Of a node that alone feeds the only input: its gradients, with the sink's in their place."""
+    if told is not None:
+        told(grad_outputs)
+    if len(edges) == 1:
+        index, numbers = edges[0]
+        grad = grads[index]
+    else:
+        numbers, grad = next(iter(totals(edges, grads).values()), ([], None))
+    if grad is None:
+        return None
+    new = _called(sink, places, numbers, grad)
+    if new is None or new is grad:
+        return None
+    result = list(grads)
+    for index, _ in edges:
+        result[index] = None
+    result[edges[0][0]] = new
+    return tuple(result)
+
+
+def _identity(
+    sink: JointSink, places: int, inputs: list[int], on_output: GradSink, outputs: list[int], grad: Tensor
+) -> Any:
+    on_output(outputs, grad)
+    return _called(sink, places, inputs, grad)
+
+
 class Meeting:
-    """Brings the gradients of several leaves together before any of them goes on.
+    """Brings the gradients of several tensors together before any of them goes on."""
 
-    Each leaf has two aliases in a row. Autograd runs nodes from the youngest to the oldest, so all
-    outer aliases, where gradients are collected, come before the first inner one, where the function
-    is called and its results are handed on. With a single leaf no second alias is needed.
-    """
+    __slots__ = ("fn", "grads", "places", "results", "task")
 
-    __slots__ = ("fn", "grads", "live", "places", "results", "task")
-
-    def __init__(self, fn: JointSink, places: int, live: int) -> None:
+    def __init__(self, fn: JointSink, places: int) -> None:
         self.fn = fn
         self.places = places
-        self.live = live
-        self.grads: list[Any] = []
+        self.grads: list[Any] = [None] * places
         self.results: list[Any] | None = None
         self.task = -1
 
-    def inner(self, found: list[tuple[Tensor, list[int]]]) -> dict[int, Tensor]:
-        """The inner alias of each leaf, by the leaf's id; the leaf itself if there is only one."""
-        if len(found) < 2:
-            return {id(leaf): leaf for leaf, _ in found}
-        made = {}
-        for leaf, numbers in found:
-            made[id(leaf)] = alias = aliased(leaf)
-            listen(alias, partial(self.deliver, numbers))
-        return made
-
-    def collect(self, numbers: list[int], grad: Tensor) -> Any:
-        """Notes a gradient; with a single differentiable leaf, calls the function at once."""
+    def collect(self, numbers: list[int], grad: Tensor) -> None:
+        """Notes a gradient, or a further part of it."""
         if self.task != graph_task() or self.results is not None:
             self.task, self.results = graph_task(), None
             self.grads = [None] * self.places
+        before = self.grads[numbers[0]]
         for number in numbers:
-            self.grads[number] = grad
-        return self._called()[numbers[0]] if self.live == 1 else None
+            self.grads[number] = grad if before is None else before + grad
+
+    def add(self, edges: Edges, grads: Any, _: Any) -> None:
+        """Notes what a sender sends."""
+        for numbers, grad in totals(edges, grads).values():
+            self.collect(numbers, grad)
 
     def deliver(self, numbers: list[int], grad: Tensor) -> Any:
         """The gradient to go on with; the first to ask has the function called."""
-        return (self.results or self._called())[numbers[0]]
+        own = self.grads[numbers[0]]
+        if own is None or self.task != graph_task():
+            return None  # nothing of this tensor's gradient is from here
+        if self.results is None:
+            new = self.fn(self.grads)
+            self.results = self.grads if new is None else new
+        result = self.results[numbers[0]]
+        if result is own:
+            return None
+        # The tensor may have other uses, whose share stays as it is.
+        return result if torch.equal(grad, own) else grad + (result - own)
 
-    def _called(self) -> list[Any]:
-        new = self.fn(self.grads)
-        self.results = self.grads if new is None else new
-        return self.results
+    def deliver_in_tuple(self, numbers: list[int], output_nr: int, grads: Any) -> Any:
+        """`deliver` as a node's prehook."""
+        new = None if grads[output_nr] is None else self.deliver(numbers, grads[output_nr])
+        return None if new is None else (*grads[:output_nr], new, *grads[output_nr + 1 :])

@@ -8,7 +8,7 @@ import torch
 
 from hookline.backends.protocol import GradSink
 from hookline.backends.torch.compat import base_of, graph_task, version
-from hookline.trees import map_leaves
+from hookline.trees import leaves
 
 Tensor = torch.Tensor
 
@@ -22,20 +22,16 @@ def differentiable(tree: Any) -> tuple[list[tuple[Tensor, list[int]]], int]:
     >>> [numbers for _, numbers in found], places
     ([[0, 2]], 3)
     """
-    enabled = torch.is_grad_enabled()  # without it, a leaf that passes through is not of this call's graph
+    # Without autograd, a tensor that passes through is of no graph that this call makes.
+    enabled = torch.is_grad_enabled()
     if type(tree) is Tensor:
         return ([(tree, [0])] if enabled and tree.requires_grad else []), 1
     found: dict[int, tuple[Tensor, list[int]]] = {}
     places = 0
-
-    def note(leaf: Tensor) -> Tensor:
-        nonlocal places
+    for leaf in leaves(tree, Tensor):
         if enabled and leaf.requires_grad:
             found.setdefault(id(leaf), (leaf, []))[1].append(places)
         places += 1
-        return leaf
-
-    map_leaves(note, tree, Tensor)
     return list(found.values()), places
 
 
@@ -65,14 +61,12 @@ class Ear:
     before the writing then arrives at the original only.
     """
 
-    __slots__ = ("before", "heard_in", "numbers", "sink", "watched", "written")
+    __slots__ = ("heard_in", "numbers", "sink", "watched")
 
     def __init__(self, numbers: list[int], sink: GradSink) -> None:
         self.numbers = numbers
         self.sink = sink
         self.heard_in = -1
-        self.written = False
-        self.before: Ear | None = None  # the one that must hear the original's gradient first
         self.watched: tuple[Tensor, int] | None = None
 
     def watch(self, alias: Tensor) -> None:
@@ -84,10 +78,6 @@ class Ear:
         return self.sink(self.numbers, grad)
 
     def original(self, grad: Tensor) -> Any:
-        if self.before is not None:
-            self.before.original(grad)
-        if self.heard_in == graph_task():
+        if self.watched is None or self.heard_in == graph_task() or version(self.watched[0]) == self.watched[1]:
             return None
-        if self.written or (self.watched is not None and version(self.watched[0]) != self.watched[1]):
-            return self.alias(grad if self.watched is None else grad.reshape(self.watched[0].shape))
-        return None
+        return self.alias(grad.reshape(self.watched[0].shape))

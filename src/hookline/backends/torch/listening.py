@@ -1,14 +1,14 @@
 """Listening: the gradients of one module call, heard without touching the graph.
 
 The gradient of an output is heard by a hook on the output tensor. The gradient of an input, the
-module's own share, is what the autograd nodes made during the call send to that input: they are
-found by walking back from the output over nodes younger than the call, and listened to. So a graph
-with and without a recording is the same graph, and its gradients are equal to the last bit. (An
-alias of the input, as torch's full backward hooks make, sums the module's share apart from other
-uses of the tensor: other rounding; and it fails on in-place operations.)
+module's own share, is what the autograd nodes made during the call send to that input. These
+*senders* are found by walking back from the output over the nodes that are younger than the call,
+and hooks are put on them. So a graph with and without hooks is the same graph, and its gradients are
+equal to the last bit. (An alias of the input, as torch's full backward hooks make, sums the module's
+share apart from other uses of the tensor, with other rounding, and fails on in-place operations.)
 
 One exception: a module that returns its input as it is (`Identity`, `Dropout` in eval) made no node
-of its own. Its output becomes a view, so that its share can be told from other uses of the tensor.
+of its own. Its output becomes a view, whose node is then the sender.
 
 Closures that hang on hooks hold no tensor of the graph: such a cycle runs through C++, where
 Python's collector can't see it.
@@ -29,14 +29,17 @@ from hookline.trees import map_leaves
 
 Tensor = torch.Tensor
 Edge = tuple[Any, int]
+Edges = list[tuple[int, list[int]]]
+"""Of one sender: (index of the edge, numbers of the input's places)."""
+Found = list[tuple[Tensor, list[int]]]
 
 
 class Listener:
-    """One call's passage; sinks get (numbers of the places, gradient) and can't change anything."""
+    """One call's passage; sinks get (numbers of the places, gradient), what they return is ignored."""
 
     __slots__ = ("entered", "on_input", "on_output", "start", "targets", "views")
 
-    def __init__(self, on_input: GradSink | None, on_output: GradSink | None) -> None:
+    def __init__(self, on_input: GradSink, on_output: GradSink) -> None:
         self.on_input = on_input
         self.on_output = on_output
         self.targets: dict[Edge, list[int]] = {}
@@ -45,37 +48,59 @@ class Listener:
         self.views: list[tuple[Tensor, int]] = []
 
     def enter(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
-        if self.on_input is not None and torch.is_grad_enabled():
-            whole = args[0] if len(args) == 1 and not kwargs else (args, kwargs)
-            for leaf, numbers in differentiable(whole)[0]:
-                self.targets[_edge(leaf)] = numbers
-                if (base := whole_base(leaf)) is not None:
-                    self.entered.append((leaf, version(leaf), _edge(base), numbers))
-            self.start = sequence_number()
+        whole = args[0] if len(args) == 1 and not kwargs else (args, kwargs)
+        self.aim(differentiable(whole)[0])
         return args, kwargs
 
+    def aim(self, found: Found) -> None:
+        """Remembers where the gradients of the inputs are sent, before the module runs."""
+        for leaf, numbers in found:
+            self.targets[edge_of(leaf)] = numbers
+            if (base := whole_base(leaf)) is not None:
+                self.entered.append((leaf, version(leaf), edge_of(base), numbers))
+        self.start = sequence_number()
+
     def leave(self, output: Any) -> Any:
+        found, _ = differentiable(output)
         targets, self.targets = self.targets, {}
+        if not targets:
+            for leaf, numbers in found:
+                self.hear_output(leaf, numbers)
+            return output
         for leaf, before, edge, numbers in self.entered:
             if version(leaf) != before:
                 targets[edge] = numbers  # written to, a view is out of the graph and its base stands in
         self.entered.clear()
-        found, _ = differentiable(output)
-        if targets:
-            output, found = self._identities_apart(output, found, targets)
-        heard = self._hear_inputs(found, targets) if targets else None
-        if self.on_output is not None:
-            for leaf, numbers in found:
-                if leaf is not heard:
-                    self._hear_output(leaf, numbers)
+        for leaf, _ in found:
+            if edge_of(leaf) in targets:
+                output, found = self._identities_apart(output, found, targets)
+                break
+        senders = self.senders([leaf.grad_fn for leaf, _ in found], targets)
+        self.hear_call(found, senders, targets)
         return output
 
-    def _hear_output(self, leaf: Tensor, numbers: list[int]) -> None:
-        assert self.on_output is not None
+    def hear_call(self, found: Found, senders: dict[Any, Edges], targets: dict[Edge, list[int]]) -> None:
+        """Puts the hooks of one call on its outputs and on what feeds its inputs."""
+        if len(found) == 1 and len(senders) == 1:
+            leaf, numbers = found[0]
+            node: Any = leaf.grad_fn
+            if node in senders and base_of(leaf) is None:
+                # One operation: one hook hears what comes in and what goes out.
+                node.register_hook(
+                    partial(_both, self.on_input, senders[node], self.on_output, numbers, leaf.output_nr)
+                )
+                return
+        for leaf, numbers in found:
+            self.hear_output(leaf, numbers)
+        sink = Sum(self.on_input) if len(senders) > 1 else self.on_input
+        for node, edges in senders.items():
+            node.register_hook(partial(_inputs, sink, edges))
+
+    def hear_output(self, leaf: Tensor, numbers: list[int]) -> None:
+        """A hook on an output; of a view also on its base, which stands in once the view is written to."""
         if base_of(leaf) is None:
             listen(leaf, partial(self.on_output, numbers))
             return
-        # The hook of a view gets no gradient once the view is written to; that of its base does.
         ear = Ear(numbers, self.on_output)
         ear.watch(leaf)
         listen(leaf, ear.alias)
@@ -84,66 +109,49 @@ class Listener:
         else:
             self.views.append((leaf.detach(), version(leaf)))
 
-    def _hear_inputs(self, found: list[tuple[Tensor, list[int]]], targets: dict[Edge, list[int]]) -> Any:
-        """Hooks on the nodes that feed the inputs; the output leaf that needs no hook any more."""
-        senders = self._senders([leaf.grad_fn for leaf, _ in found], targets)
-        assert self.on_input is not None
-        if len(senders) == 1 and len(found) == 1 and self.on_output is not None and base_of(found[0][0]) is None:
-            leaf, numbers = found[0]
-            node: Any = leaf.grad_fn
-            if (edges := senders.get(node)) is not None:
-                # One operation: one hook hears what comes in and what goes out.
-                node.register_hook(partial(_both, self.on_input, edges, self.on_output, numbers, leaf.output_nr))
-                return leaf
-        sum_up = _Sum(self.on_input) if len(senders) > 1 else self.on_input
-        for node, edges in senders.items():
-            node.register_hook(partial(_inputs, sum_up, edges))
-        return None
-
-    def _senders(self, roots: list[Any], targets: dict[Edge, list[int]]) -> dict[Any, list[Any]]:
-        """Nodes of this call with an edge to an input: {node: [(index of the edge, numbers), ...]}."""
+    def senders(self, roots: list[Any], targets: dict[Edge, list[int]]) -> dict[Any, Edges]:
+        """The nodes of this call with an edge to an input, and which edges these are."""
         start = self.start
-        senders: dict[Any, list[Any]] = {}
-        seen = {node for node in roots if node is not None and node_number(node) >= start}
-        stack = list(seen)
+        senders: dict[Any, Edges] = {}
+        stack = [node for node in roots if node is not None and node_number(node) >= start]
+        seen = set(stack)
         while stack:
             node = stack.pop()
             for index, edge in enumerate(node.next_functions):
                 if edge in targets:
                     senders.setdefault(node, []).append((index, targets[edge]))
-                elif (
-                    (child := edge[0]) is not None
-                    and child not in seen
-                    and node_number(child) >= start
-                    and child.next_functions
-                ):
-                    seen.add(child)
-                    stack.append(child)
+                    continue
+                child = edge[0]
+                # Accumulators of parameters have no way on; older nodes are not of this call.
+                if child is None or child in seen or node_number(child) < start or not child.next_functions:
+                    continue
+                seen.add(child)
+                stack.append(child)
         return senders
 
-    def _identities_apart(
-        self, output: Any, found: list[tuple[Tensor, list[int]]], targets: dict[Edge, list[int]]
-    ) -> tuple[Any, list[tuple[Tensor, list[int]]]]:
+    def _identities_apart(self, output: Any, found: Found, targets: dict[Edge, list[int]]) -> tuple[Any, Found]:
         """The output with a view in place of every tensor that came in and goes out as it is."""
         views: dict[int, Tensor] = {}
         rest = []
         for leaf, numbers in found:
-            if (inputs := targets.get(_edge(leaf))) is None:
+            if (inputs := targets.get(edge_of(leaf))) is None:
                 rest.append((leaf, numbers))
                 continue
-            view = aliased(leaf)
-            ear = Ear(numbers, partial(_identity, self.on_input, inputs, self.on_output))
+            views[id(leaf)] = view = aliased(leaf)
+            ear = Ear(numbers, self.identity_sink(inputs))
             listen(view, ear.alias)
             if view is not leaf:
                 ear.watch(view)
                 listen(leaf, ear.original)
-            views[id(leaf)] = view
-        if views:
-            output = map_leaves(lambda leaf: views.get(id(leaf), leaf), output, Tensor)
-        return output, rest
+        return map_leaves(lambda leaf: views.get(id(leaf), leaf), output, Tensor), rest
+
+    def identity_sink(self, inputs: list[int]) -> GradSink:
+        """What hears the gradient of an output that is an input as well."""
+        return partial(_identity, self.on_input, inputs, self.on_output)
 
 
-def _edge(leaf: Tensor) -> Edge:
+def edge_of(leaf: Tensor) -> Edge:
+    """The place in the graph to which the gradient of `leaf` is sent."""
     node = leaf.grad_fn
     if node is not None:
         return node, leaf.output_nr
@@ -151,19 +159,29 @@ def _edge(leaf: Tensor) -> Edge:
     return edge.node, edge.output_nr
 
 
-def _inputs(sink: GradSink, edges: list[tuple[int, list[int]]], grads: Any, _: Any) -> None:
-    total: dict[int, Any] = {}
-    for index, numbers in edges:  # x * x sends two gradients to one input
+def totals(edges: Edges, grads: Any) -> dict[int, tuple[list[int], Any]]:
+    """What one sender sends to each input; x * x sends two gradients to one."""
+    total: dict[int, tuple[list[int], Any]] = {}
+    for index, numbers in edges:
         if (grad := grads[index]) is not None:
             key = numbers[0]
-            total[key] = (numbers, grad if key not in total else total[key][1] + grad)
-    for numbers, grad in total.values():
+            total[key] = numbers, grad if key not in total else total[key][1] + grad
+    return total
+
+
+def _inputs(sink: GradSink, edges: Edges, grads: Any, _: Any) -> None:
+    if len(edges) == 1:
+        index, numbers = edges[0]
+        if (grad := grads[index]) is not None:
+            sink(numbers, grad)
+        return
+    for numbers, grad in totals(edges, grads).values():
         sink(numbers, grad)
 
 
 def _both(
     on_input: GradSink,
-    edges: list[tuple[int, list[int]]],
+    edges: Edges,
     on_output: GradSink,
     numbers: list[int],
     output_nr: int,
@@ -176,16 +194,14 @@ def _both(
 
 
 def _identity(
-    on_input: GradSink | None, inputs: list[int], on_output: GradSink | None, outputs: list[int], grad: Tensor
+    on_input: GradSink, inputs: list[int], on_output: GradSink, outputs: list[int], grad: Tensor
 ) -> None:
-    if on_output is not None:
-        on_output(outputs, grad)
-    if on_input is not None:
-        on_input(inputs, grad)
+    on_output(outputs, grad)
+    on_input(inputs, grad)
 
 
-class _Sum:
-    """Adds up what several nodes send to one input; the sink gets the sum so far."""
+class Sum:
+    """Adds up what several senders send to one input; the sink gets the sum so far."""
 
     __slots__ = ("sink", "task", "totals")
 

@@ -11,9 +11,8 @@ import torch
 from torch import nn
 from torch.nn.parameter import UninitializedParameter
 
-from hookline.backends.protocol import Label
+from hookline.backends.protocol import FunctionTap, Label
 from hookline.backends.torch.compat import current_node, node_number
-from hookline.backends.torch.taps import make_tap
 
 
 def hear_parameters(
@@ -23,7 +22,7 @@ def hear_parameters(
     with ExitStack() as placed:
         for name, parameter in module.named_parameters(recurse=False):
             if parameter.requires_grad and not isinstance(parameter, UninitializedParameter):
-                tap = make_tap(partial(_heard, sink, name), label)
+                tap = FunctionTap(partial(_heard, sink, name), label)
                 placed.callback(parameter.register_hook(tap).remove)  # type: ignore[no-untyped-call]
         return placed.pop_all().close
 

@@ -7,8 +7,7 @@ from typing import Any
 
 from torch import nn
 
-from hookline.backends.protocol import Label
-from hookline.backends.torch.taps import make_tap
+from hookline.backends.protocol import FunctionTap, Label
 
 REGISTER = {
     ("save", "pre"): nn.Module.register_state_dict_pre_hook,
@@ -22,5 +21,5 @@ def place_state_hook(
     module: nn.Module, when: tuple[str, str], fn: Callable[..., Any], label: Label
 ) -> Callable[[], None]:
     """Registers `fn` as torch's own hook of that kind; returns what removes it."""
-    remove: Callable[[], None] = REGISTER[when](module, make_tap(fn, label)).remove  # type: ignore[no-untyped-call]
+    remove: Callable[[], None] = REGISTER[when](module, FunctionTap(fn, label)).remove  # type: ignore[no-untyped-call]
     return remove

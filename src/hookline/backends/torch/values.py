@@ -16,6 +16,8 @@ from hookline.backends.torch.compat import unshared, version
 LARGE = 64 * 1024
 """Below this many bytes the allocator hands out memory that is warm already."""
 
+_inference_mode = torch.is_inference_mode_enabled
+
 Key = tuple[torch.Size, tuple[int, ...], torch.dtype]
 
 
@@ -69,12 +71,18 @@ def snapshot(tensor: torch.Tensor, device: Any = None, dtype: Any = None) -> tor
     """
     if tensor.requires_grad:
         tensor = tensor.detach()
+    if device is dtype is None and _is_small(tensor) and not _inference_mode():
+        return tensor.clone()
     if dtype is not None and not tensor.is_floating_point():
         dtype = None  # token ids and masks stay what they are
-    if torch.is_inference_mode_enabled():
+    if _inference_mode():
         with torch.inference_mode(False):
             return _copy(tensor, device, dtype)
     return _copy(tensor, device, dtype)
+
+
+def _is_small(tensor: torch.Tensor) -> bool:
+    return tensor.layout is torch.strided and tensor.numel() * tensor.element_size() < LARGE
 
 
 def _copy(tensor: torch.Tensor, device: Any, dtype: Any) -> torch.Tensor:
@@ -137,10 +145,10 @@ def shares_memory(tensor: torch.Tensor, others: list[torch.Tensor]) -> bool:
 
 
 def gathered(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensors of all processes behind each other; `tensor` itself where there is one process."""
+    """The tensors of all processes behind each other, the mean of scalars; `tensor` where it is alone."""
     distributed = torch.distributed
     if not (distributed.is_available() and distributed.is_initialized()):
         return tensor
     parts = [torch.empty_like(tensor) for _ in range(distributed.get_world_size())]
     distributed.all_gather(parts, tensor.contiguous())
-    return torch.stack(parts) if tensor.ndim == 0 else torch.cat(parts)
+    return torch.stack(parts).float().mean() if tensor.ndim == 0 else torch.cat(parts)
