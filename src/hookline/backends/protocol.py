@@ -211,7 +211,10 @@ class Backend(Protocol):
 
     # Gradients
 
-    def memory(self, module: Any) -> Any:
+    def heard(self, output: Any, sink: GradSink) -> None:
+        """Has `sink` called with each gradient of `output`."""
+
+    def site_memory(self, module: Any) -> Any:
         """What the passages of one site may remember from call to call."""
 
     def listener(self, on_input: GradSink, on_output: GradSink, memory: Any) -> Listening:
@@ -242,6 +245,29 @@ class Backend(Protocol):
 
     def recomputed(self, calls: list[Any]) -> Any:
         """Which of these calls the forward under way repeats; None where it can't be told."""
+
+    # Training
+
+    def hear_steps(self, model: Any, before: Callable[[int], None], after: Callable[[int], None]) -> Undo:
+        """Has `before` and `after` called around each step of an optimizer of this model."""
+
+    def needs_gradient(self, tree: Any) -> bool:
+        """Whether a tensor of this structure is part of a graph."""
+
+    def is_training(self, model: Any) -> bool:
+        """Whether the model is in training mode."""
+
+    def own_parameters(self, module: Any) -> dict[str, Any]:
+        """The module's own parameters, without those of its parts."""
+
+    def gradient(self, parameter: Any) -> Any:
+        """A parameter's accumulated gradient, or None."""
+
+    def lost(self, before: Any, after: Any, grad: Any) -> Any:
+        """The share of elements with a gradient that a step left as they were; None in full precision."""
+
+    def rank(self) -> int:
+        """The number of this process among those that train together."""
 
     # The audit
 

@@ -75,7 +75,7 @@ class InputGradients(Tap):
         self._backend, self._place, self.label, self._hook = backend, place, label, hook
         self._session = session
         self._pending = Pending()
-        self._memory = backend.memory(place.module)
+        self._memory = backend.site_memory(place.module)
         self._inputs = Shapes(backend, label, wrap=False)
         self._outputs = Shapes(backend, label, wrap=True)
 

@@ -203,7 +203,7 @@ class _FullSiteRecorder(_SiteRecorder):
     def __init__(self, recorder: Recorder, place: Place) -> None:
         super().__init__(recorder, place)
         self.pending = Pending()
-        self.memory = recorder._backend.memory(place.module)
+        self.memory = recorder._backend.site_memory(place.module)
 
     @property
     def under_way(self) -> int:  # type: ignore[override]

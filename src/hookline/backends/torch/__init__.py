@@ -13,6 +13,7 @@ from hookline.backends.torch import (
     compat,
     forwards,
     modules,
+    optimizers,
     parameters,
     state,
     storage,
@@ -20,7 +21,8 @@ from hookline.backends.torch import (
     values,
 )
 from hookline.backends.torch.joining import JoinedInputs, joined, tapped
-from hookline.backends.torch.listening import Listener, memory
+from hookline.backends.torch.leaves import differentiable
+from hookline.backends.torch.listening import Listener, heard, site_memory
 from hookline.errors import InvalidArgument
 
 
@@ -45,8 +47,10 @@ class TorchBackend:
     sequence_number = staticmethod(compat.sequence_number)
     recomputed = staticmethod(parameters.recomputed)
     hear_parameters = staticmethod(parameters.hear_parameters)
-    memory = staticmethod(memory)
+    site_memory = staticmethod(site_memory)
     listener = Listener
+    heard = staticmethod(heard)
+    hear_steps = staticmethod(optimizers.hear_steps)
     joined_inputs = JoinedInputs
     joined = staticmethod(joined)
     tapped = staticmethod(tapped)
@@ -65,6 +69,30 @@ class TorchBackend:
 
     def placed(self, model: nn.Module) -> list[Label]:
         return [tap.label for module in model.modules() for tap in taps.taps_on(module)]
+
+    def needs_gradient(self, tree: Any) -> bool:
+        return bool(differentiable(tree)[0])
+
+    def is_training(self, model: nn.Module) -> bool:
+        return model.training
+
+    def own_parameters(self, module: nn.Module) -> dict[str, torch.Tensor]:
+        lazy = torch.nn.parameter.is_lazy
+        return {name: p for name, p in module.named_parameters(recurse=False) if not lazy(p)}
+
+    def gradient(self, parameter: torch.Tensor) -> torch.Tensor | None:
+        return parameter.grad
+
+    def lost(self, before: torch.Tensor, after: torch.Tensor, grad: torch.Tensor) -> torch.Tensor | None:
+        """The share of elements with a gradient that a step left as they were; None in full precision."""
+        if after.dtype not in (torch.bfloat16, torch.float16):
+            return None
+        moved = grad != 0
+        return (moved & (before == after)).sum() / moved.sum().clamp(min=1)
+
+    def rank(self) -> int:
+        distributed = torch.distributed
+        return distributed.get_rank() if distributed.is_available() and distributed.is_initialized() else 0
 
     def detached(self, tensor: torch.Tensor) -> torch.Tensor:
         return tensor.detach()

@@ -32,7 +32,7 @@ Edge = tuple[Any, int]
 Edges = list[tuple[int, list[int]]]
 """Of one sender: (index of the edge, numbers of the input's places)."""
 Memory = dict[str, int] | None
-"""Of a site: {name of the autograd node that alone feeds the input: index of that edge}, see `memory`."""
+"""Of a site: {name of the autograd node that alone feeds the input: index of that edge}, see `site_memory`."""
 Found = list[tuple[Tensor, list[int]]]
 
 
@@ -175,7 +175,14 @@ class Listener:
         return partial(_identity, self.on_input, inputs, self.on_output)
 
 
-def memory(module: torch.nn.Module) -> Memory:
+def heard(output: Any, sink: GradSink) -> None:
+    """Has `sink` called with (numbers, gradient) for each differentiable tensor of `output`."""
+    listener = Listener(sink, sink)
+    for leaf, numbers in differentiable(output)[0]:
+        listener.hear_output(leaf, numbers)
+
+
+def site_memory(module: torch.nn.Module) -> Memory:
     """The memory of a torch module without parts, one for each type; None for any other module.
 
     Those run one fixed operation, so what one call found holds for the next; code of users may use

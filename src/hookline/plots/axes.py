@@ -1,0 +1,86 @@
+"""Axes: what the figures share: getting an Axes, telling few sites from many, and choosing rows."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from hookline.errors import InvalidArgument, MissingExtra
+from hookline.hooks.select import glob_pattern
+
+Row = dict[str, Any]
+FEW = 10
+"""Up to this many sites have a legend of their own; more get colours by depth and a bar."""
+
+
+def new_axes(ax: Any, figsize: tuple[float, float] = (8, 4)) -> Any:
+    """`ax`, or the Axes of a new figure."""
+    if ax is not None:
+        return ax
+    return pyplot().subplots(figsize=figsize, layout="constrained")[1]
+
+
+def pyplot() -> Any:
+    """matplotlib.pyplot; MissingExtra with the command to install it."""
+    try:
+        return importlib.import_module("matplotlib.pyplot")
+    except ModuleNotFoundError as error:
+        if error.name != "matplotlib":
+            raise  # it is there, and something of its own is missing
+        raise MissingExtra("plots need matplotlib. Run: pip install 'hookline[plots]'") from error
+
+
+def chosen(rows: list[Row], site: str | None, kind: str, *, mode: str = "train") -> dict[str, list[Row]]:
+    """The rows of a kind by site, in order of execution and of steps; InvalidArgument where there are none."""
+    matches = None if site is None else glob_pattern(site).fullmatch
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        if row["kind"] == kind and (matches is None or matches(row["site"])):
+            found.setdefault(label_of(row), []).append(row)
+    modes = {row["mode"] for some in found.values() for row in some}
+    if len(modes) > 1:  # training and validation are not one curve
+        found = {name: [row for row in some if row["mode"] == mode] for name, some in found.items()}
+    if not any(found.values()):
+        kinds = sorted({row["kind"] for row in rows})
+        raise InvalidArgument(
+            f"there is nothing to plot: no {kind!r} rows" + (f" of sites {site!r}" if site else "")
+            + f"; the kinds there are: {', '.join(kinds) or 'none, nothing was recorded'}."
+        )
+    return {name: sorted(some, key=lambda row: row["step"]) for name, some in found.items() if some}
+
+
+def label_of(row: Row) -> str:
+    """The name of a row's line: its site, with the number of the call from the second on."""
+    name = row["site"] or "(model)"
+    return f"{name} #{row['call']}" if row["call"] else name
+
+
+def colors(count: int) -> Any:
+    """One colour per site: distinct ones for few, along the depth of the model for many."""
+    plt = pyplot()
+    if count <= FEW:
+        return [plt.get_cmap("tab10")(number) for number in range(count)]
+    return plt.get_cmap("viridis")([number / (count - 1) for number in range(count)])
+
+
+def name_lines(ax: Any, names: list[str]) -> None:
+    """A legend for few sites; for many, a bar that says which colour is the first and which the last."""
+    if len(names) <= FEW:
+        ax.legend(fontsize="small", frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
+        return
+    plt = pyplot()
+    mapped = plt.cm.ScalarMappable(cmap="viridis")
+    mapped.set_clim(0, len(names) - 1)
+    bar = ax.figure.colorbar(mapped, ax=ax, pad=0.02)
+    ticks = [round(part * (len(names) - 1) / 4) for part in range(5)]
+    bar.set_ticks(ticks, labels=[shortened(names[tick]) for tick in ticks])
+    bar.ax.tick_params(labelsize="small")
+
+
+def shortened(name: str, length: int = 24) -> str:
+    """A long name with its middle left out.
+
+    >>> shortened("transformer.layers.11.attention.output.dense")
+    'transformer…output.dense'
+    """
+    return name if len(name) <= length else f"{name[: length // 2 - 1]}…{name[-(length // 2) :]}"

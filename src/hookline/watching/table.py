@@ -1,0 +1,65 @@
+"""Table: the rows of a watch, the latest steps in memory and everything in the sinks."""
+
+from __future__ import annotations
+
+import warnings
+from collections import deque
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+from hookline.hooks.select import glob_pattern
+
+Row = dict[str, Any]
+
+
+class Sink(Protocol):
+    """Where rows go besides memory: anything with `write` and `close`."""
+
+    def write(self, rows: list[Row]) -> None:
+        """Takes the rows of one step."""
+
+    def close(self) -> None:
+        """There is nothing more to come."""
+
+
+class Table:
+    """Rows by step; it keeps the last `keep` steps that have any.
+
+    >>> table = Table(keep=2, sinks=[])
+    >>> for step in range(3):
+    ...     table.add([{"site": "fc", "kind": "output", "step": step}])
+    >>> [row["step"] for row in table.rows()]
+    [1, 2]
+    """
+
+    def __init__(self, keep: int, sinks: Iterable[Sink]) -> None:
+        self._steps: deque[list[Row]] = deque(maxlen=keep)
+        self._sinks = list(sinks)
+
+    def add(self, rows: list[Row]) -> None:
+        """Takes the rows of a finished step; a sink that fails is reported once and left out."""
+        if not rows:
+            return
+        self._steps.append(rows)
+        for sink in list(self._sinks):
+            try:
+                sink.write(rows)
+            except Exception as error:
+                self._sinks.remove(sink)
+                warnings.warn(f"{type(sink).__name__} failed and gets no more rows: {error}", stacklevel=2)
+
+    def rows(self, site: str | None = None, kind: str | None = None, step: int | None = None) -> list[Row]:
+        """The rows in memory, those of a site (a name or glob), a kind or a step only."""
+        matches = None if site is None else glob_pattern(site).fullmatch
+        return [
+            row
+            for rows in self._steps
+            for row in rows
+            if (matches is None or matches(row["site"]))
+            and (kind is None or row["kind"] == kind)
+            and (step is None or row["step"] == step)
+        ]
+
+    def close(self) -> None:
+        for sink in self._sinks:
+            sink.close()
