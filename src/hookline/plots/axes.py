@@ -43,7 +43,8 @@ def chosen(rows: list[Row], site: str | None, kind: str, *, mode: str = "train")
     if not any(found.values()):
         kinds = sorted({row["kind"] for row in rows})
         raise InvalidArgument(
-            f"there is nothing to plot: no {kind!r} rows" + (f" of sites {site!r}" if site else "")
+            f"there is nothing to plot: no {kind!r} rows"
+            + (f" of sites {site!r}" if site else "")
             + f"; the kinds there are: {', '.join(kinds) or 'none, nothing was recorded'}."
         )
     return {name: sorted(some, key=lambda row: row["step"]) for name, some in found.items() if some}

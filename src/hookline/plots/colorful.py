@@ -2,50 +2,75 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import numpy as np
 
 from hookline.errors import InvalidArgument
 from hookline.lines import bins
-from hookline.plots.axes import Row, chosen, new_axes, pyplot
+from hookline.plots.axes import Row, chosen, new_axes
 
 
 def colorful_dimension(rows: list[Row], site: str, kind: str = "output", ax: Any = None) -> Any:
     """The Axes with one column per step: bright where many values are, from negative to positive.
 
-    The rows of the image are the bins of the exponent histogram, so each step up is twice as far from
-    zero; the line in the middle is zero itself.
+    Each row of the image is a bin of the exponent histogram, so every second one is twice as far from
+    zero. Zeros and values too small to matter are the row in the middle.
     """
     lines = chosen(rows, site, kind)
     name, some = next(iter(lines.items()))
     hists = [row["hist"] for row in some]
     if any(hist is None for hist in hists):
         raise InvalidArgument("the rows have no histograms; watch with histogram=True.")
-    image = np.stack(hists, axis=1)
-    used = np.nonzero(image.any(axis=1))[0]
-    if not len(used):
+    image, magnitudes = folded(np.stack(hists, axis=1))
+    if not image.any():
         raise InvalidArgument(f"every value of {name!r} ({kind}) is NaN or Inf: there is no histogram to draw.")
-    top, bottom = used.max(), used.min()
-    # A few values far out must not squeeze the rest: 99.9 % of everything decides what is shown.
-    share = image.sum(axis=1).cumsum() / image.sum()
-    bottom = max(bottom, int(np.searchsorted(share, 0.0005)))
-    top = min(top, int(np.searchsorted(share, 0.9995)))
-    shown = image[bottom : top + 1] / np.maximum(image.sum(axis=0), 1)
     ax = new_axes(ax)
-    steps = [row["step"] for row in some]
-    x = _borders(steps)
-    y = np.arange(bottom, top + 2) - 0.5
-    plt = pyplot()
-    norm = plt.matplotlib.colors.LogNorm(vmin=1e-4, vmax=max(float(shown.max()), 2e-4))
-    mesh = ax.pcolormesh(x, y, np.ma.masked_less_equal(shown, 0), norm=norm, cmap="magma", rasterized=True)
+    shown = image / np.maximum(image.sum(axis=0), 1)
+    norm = importlib.import_module("matplotlib.colors").LogNorm(1e-4, max(float(shown.max()), 2e-4))
+    half = len(magnitudes)
+    y = np.arange(-half, half + 2) - 0.5
+    columns = _borders([row["step"] for row in some])
+    mesh = ax.pcolormesh(columns, y, np.ma.masked_less_equal(shown, 0), norm=norm, cmap="magma", rasterized=True)
     ax.set_facecolor("black")
-    ticks = _ticks(bottom, top)
-    ax.set_yticks(ticks, [_number(tick) for tick in ticks], fontsize="small")
+    used = np.nonzero(image.any(axis=1))[0] - half
+    ax.set_ylim(used.min() - 0.5, used.max() + 0.5)
+    ticks = [tick for tick in _ticks(half) if used.min() <= tick <= used.max()]
+    ax.set_yticks(ticks, [_number(tick, magnitudes) for tick in ticks], fontsize="small")
     ax.set_xlabel("step")
     ax.set_title(f"{kind} of {name}", loc="left", fontsize="medium")
     ax.figure.colorbar(mesh, ax=ax, pad=0.02, label="share of values")
     return ax
+
+
+def folded(image: Any) -> tuple[Any, Any]:
+    """(rows, magnitudes): the bins that matter on both sides of a middle row, and where they begin.
+
+    Of both sides together, the bins next to zero that hold less than a thousandth of all values go into
+    the middle row; so do zeros. Beyond the largest value nothing is kept.
+
+    >>> hist = np.zeros((bins.COUNT, 1), int)
+    >>> for value in (0.0, 1e-30, 1.0, 1.2, -2.0):
+    ...     hist[bins.index(value)] += 1000
+    >>> rows, magnitudes = folded(hist)
+    >>> rows[:, 0].tolist(), magnitudes.tolist()[-3:]
+    ([1000, 0, 0, ..., 2000, 0, 0], [1.0, 1.5, 2.0])
+    """
+    negative, zero, positive = image[bins.ZERO - 1 :: -1], image[bins.ZERO], image[bins.ZERO + 1 :]
+    both = (negative + positive).sum(axis=1)
+    if not both.any():
+        return zero[None, :], np.empty(0)
+    far = int(np.nonzero(both)[0].max()) + 1
+    near = int(np.searchsorted(both.cumsum(), max(both.sum() / 1000, 0), side="right"))
+    near = min(max(near, far - 2 * OCTAVES), far - 1)
+    middle = zero + negative[:near].sum(axis=0) + positive[:near].sum(axis=0)
+    rows = np.concatenate([negative[near:far][::-1], middle[None, :], positive[near:far]])
+    return rows, bins.edges()[0][bins.ZERO + 1 :][near:far]
+
+
+OCTAVES = 30
+"""So many powers of two are shown at most, from the largest value down."""
 
 
 def _borders(steps: list[int]) -> Any:
@@ -57,18 +82,13 @@ def _borders(steps: list[int]) -> Any:
     return np.concatenate([[at[0] - (middle[0] - at[0])], middle, [at[-1] + (at[-1] - middle[-1])]])
 
 
-def _ticks(bottom: int, top: int) -> list[int]:
-    """Up to nine bins to name, zero among them where it is shown."""
-    if not bottom <= bins.ZERO <= top:
-        return sorted({int(tick) for tick in np.linspace(bottom, top, 7)})
-    below = np.linspace(bottom, bins.ZERO, 5) if bottom < bins.ZERO else [bins.ZERO]
-    above = np.linspace(bins.ZERO, top, 5) if top > bins.ZERO else [bins.ZERO]
-    return sorted({int(round(tick)) for tick in (*below, *above)})
+def _ticks(half: int) -> list[int]:
+    """The rows to name: the middle one and some on both sides."""
+    apart = max(1, half // 3)
+    side = list(range(apart, half + 1, apart))
+    return [*(-tick for tick in reversed(side)), 0, *side]
 
 
-def _number(at: int) -> str:
-    """The value at a bin's edge on the side of zero."""
-    if at == bins.ZERO:
-        return "0"
-    low, high = bins.edges()
-    return f"{low[at] if at > bins.ZERO else high[at]:.1e}"
+def _number(row: int, magnitudes: Any) -> str:
+    """The value at which a row begins, on the side of zero."""
+    return "0" if row == 0 else f"{'-' if row < 0 else ''}{magnitudes[abs(row) - 1]:.2g}"

@@ -6,7 +6,7 @@ Upstream: hooks (select, taps, sessions), lines (reduce), a backend (optimizer s
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
 from types import TracebackType
@@ -39,7 +39,7 @@ def watch(
     stats: dict[str, Callable[[Stats], float]] | None = None,
     scaler: Any = None,
     keep: int = 1000,
-    to: Sink | Iterable[Sink] = (),
+    to: Sink | Sequence[Sink] = (),
 ) -> Watch:
     """A context manager that gives statistics of activations, gradients and parameters, step by step.
 
@@ -64,7 +64,7 @@ def watch(
     """
     backend = resolve(model)
     tree = Tree(backend.named_modules(model))
-    sinks = list(to) if isinstance(to, Iterable) and not isinstance(to, str) else [to]
+    sinks: list[Any] = list(to) if isinstance(to, (list, tuple)) else [to]
     if wrong := [sink for sink in sinks if not hasattr(sink, "write") or not hasattr(sink, "close")]:
         raise InvalidArgument(f"to={wrong[0]!r} is no sink: an object with write(rows) and close() is wanted.")
     return Watch(
@@ -165,10 +165,8 @@ class Watch:
     ) -> None:
         self.session.close()
         self._attached.close()
-        self._off()
-        if self._gathered:
-            self._end_step(self.now)
         self.is_open = False
+        self._end_step(self.now)  # what came after the last optimizer step, validation say
         self._table.close()
         self._watchers = []
 
@@ -219,9 +217,7 @@ class Watch:
             work()
         except Exception as error:  # training goes on, whatever it is
             self._weights = None
-            warnings.warn(
-                f"watching parameters failed and stops: {type(error).__name__}: {error}", stacklevel=2
-            )
+            warnings.warn(f"watching parameters failed and stops: {type(error).__name__}: {error}", stacklevel=2)
 
     def _end_step(self, next_step: int) -> None:
         if self._gathered:
