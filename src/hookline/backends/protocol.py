@@ -277,8 +277,13 @@ class Backend(Protocol):
 
     # Training
 
-    def hear_steps(self, model: Any, before: Callable[[int], None], after: Callable[[int], None]) -> Undo:
-        """Has `before` and `after` called around each step of an optimizer of this model."""
+    def hear_steps(
+        self, model: Any, before: Callable[[set[int]], None], after: Callable[[set[int]], None]
+    ) -> Undo:
+        """Has `before` and `after` called around each step of an optimizer of this model.
+
+        They get the ids of the parameters that the optimizer holds.
+        """
 
     def needs_gradient(self, tree: Any) -> bool:
         """Whether a tensor of this structure is part of a graph."""

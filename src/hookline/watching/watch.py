@@ -114,14 +114,15 @@ class Watch:
         self._attached = ExitStack()
         self._taps: Handle | None = None
         self._watchers: list[OutputWatcher] = []
-        self._clock: int | None = None
         self._scale: float | None = None
-        self._depth = 0
+        self._depth = 0  # how deep in calls of the model, which may call itself
+        self._trained = self._due = self._recording = False
 
     # Reading
 
     def rows(self, site: str | None = None, kind: str | None = None, step: int | None = None) -> list[Row]:
         """The rows in memory: dicts with site, kind, step, call, rank, mode and the statistics."""
+        self._finish_step()
         return self._table.rows(site, kind, step)
 
     def step(self, number: int) -> None:
@@ -157,7 +158,7 @@ class Watch:
         self._attached.enter_context(handle)
         self.is_open = True
         self.session.open()
-        self._switch()
+        self._end_step(self.now)
         return self
 
     def __exit__(
@@ -165,6 +166,7 @@ class Watch:
     ) -> None:
         self.session.close()
         self._attached.close()
+        self._finish_step()
         self.is_open = False
         self._end_step(self.now)  # what came after the last optimizer step, validation say
         self._table.close()
@@ -188,6 +190,7 @@ class Watch:
             return
         self._depth += 1
         if self._depth == 1:
+            self._finish_step()
             self.mode = "train" if self.backend.is_training(self._model) else "eval"
             for watcher in self._watchers:
                 watcher.calls = 0
@@ -196,21 +199,21 @@ class Watch:
         if self.backend.in_recompute():
             return
         self._depth = 0
-        if self._clock is None and not self.backend.needs_gradient(output):
-            # Nobody trains: each call of the model is a step.
-            self._end_step(self.now + 1)
+        if not self._trained and not self.backend.needs_gradient(output):
+            self._end_step(self.now + 1)  # nobody trains: each call of the model is a step
 
-    def _before_step(self, optimizer: int) -> None:
-        self._clock = self._clock or optimizer
-        if self._taps is not None and self._weights is not None and optimizer == self._clock:
-            self._guarded(self._weights.before_step)
+    def _before_step(self, held: set[int]) -> None:
+        self._trained = True
+        if self._recording and self._weights is not None:
+            self._guarded(partial(self._weights.before_step, held))
 
-    def _after_step(self, optimizer: int) -> None:
-        if optimizer != self._clock:
-            return  # of several optimizers, the first one seen is the clock
-        if self._taps is not None and self._weights is not None:
-            self._guarded(partial(self._weights.after_step, self._gathered))
-        self._end_step(self.now + 1)
+    def _after_step(self, held: set[int]) -> None:
+        if self._recording and self._weights is not None:
+            self._guarded(partial(self._weights.after_step, held, self._gathered))
+        # Further optimizers may step as well before the model runs again: still the same step. The taps
+        # are switched here all the same, since a pre-hook of the next call would come too late for some.
+        self._due = True
+        self._switch(self.now + 1)
 
     def _guarded(self, work: Callable[[], None]) -> None:
         try:
@@ -219,24 +222,27 @@ class Watch:
             self._weights = None
             warnings.warn(f"watching parameters failed and stops: {type(error).__name__}: {error}", stacklevel=2)
 
+    def _finish_step(self) -> None:
+        """Ends the step of an optimizer that has stepped, if there is one."""
+        if self._due:
+            self._end_step(self.now + 1)
+
     def _end_step(self, next_step: int) -> None:
         if self._gathered:
             self._table.add(self._gathered.rows(self.now, self.backend.rank(), self._derived))
         self.now = next_step
+        self._due = False
         self._scale = None
-        self._depth = 0
-        self._switch()
+        self._depth = min(self._depth, 1)
+        self._switch(next_step)
+        self._recording = self._taps is not None
 
-    def _switch(self) -> None:
+    def _switch(self, step: int) -> None:
         """Puts the taps on for a step that is recorded and takes them off for one that is not."""
-        wanted = self.is_open and self._schedule(self.now)
+        wanted = self.is_open and self._schedule(step)
         if wanted and self._taps is None:
             wishes = [wish for watcher in self._watchers for wish in watcher.wishes()]
             self._taps = all_or_nothing([partial(self.backend.place, wishes)])
-        elif not wanted:
-            self._off()
-
-    def _off(self) -> None:
-        if self._taps is not None:
+        elif not wanted and self._taps is not None:
             self._taps.remove()
             self._taps = None

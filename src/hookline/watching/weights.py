@@ -32,19 +32,22 @@ class Weights:
                 found.setdefault(id(parameter), (name, parameter))
         return dict(found.values())
 
-    def before_step(self) -> None:
+    def before_step(self, held: set[int]) -> None:
+        """Reduces the parameters in `held`, those of the optimizer that steps."""
         backend = self._backend
         for name, parameter in self.named().items():
+            if id(parameter) not in held:
+                continue
             self._gather(Key(name, "param", 0, "train"), parameter)
             if (grad := backend.gradient(parameter)) is not None:
                 self._gather(Key(name, "param_grad", 0, "train"), grad)
                 self._before[name] = backend.snapshot(parameter)
 
-    def after_step(self, gathered: Gathered) -> None:
+    def after_step(self, held: set[int], gathered: Gathered) -> None:
         backend = self._backend
         before, self._before = self._before, {}
         for name, parameter in self.named().items():
-            if (old := before.get(name)) is None:
+            if (old := before.get(name)) is None or id(parameter) not in held:
                 continue
             key = Key(name, "update", 0, "train")
             now = backend.detached(parameter)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from torch import nn
@@ -12,30 +13,22 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 
-Heard = Callable[[int], None]
-"""Takes the identity of the optimizer that steps."""
+Heard = Callable[[set[int]], None]
+"""Takes the identities of the parameters that the optimizer holds."""
 
 
 def hear_steps(model: nn.Module, before: Heard, after: Heard) -> Callable[[], None]:
     """Calls `before` and `after` around every step of an optimizer that holds a parameter of `model`."""
-    mine = {id(parameter) for parameter in model.parameters()}
-    known: dict[int, bool] = {}
 
-    def trains(optimizer: Optimizer) -> bool:
-        if id(optimizer) not in known:
-            held = (id(p) for group in optimizer.param_groups for p in group["params"])
-            known[id(optimizer)] = not mine.isdisjoint(held)
-        return known[id(optimizer)]
+    def tell(heard: Heard, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        held = {id(p) for group in optimizer.param_groups for p in group["params"]}
+        if any(id(parameter) in held for parameter in model.parameters()):
+            heard(held)
 
-    def pre(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
-        if trains(optimizer):
-            before(id(optimizer))
-
-    def post(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
-        if trains(optimizer):
-            after(id(optimizer))
-
-    handles = [register_optimizer_step_pre_hook(pre), register_optimizer_step_post_hook(post)]
+    handles = [
+        register_optimizer_step_pre_hook(partial(tell, before)),
+        register_optimizer_step_post_hook(partial(tell, after)),
+    ]
 
     def remove() -> None:
         for handle in handles:
