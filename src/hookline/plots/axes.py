@@ -74,14 +74,26 @@ def name_lines(ax: Any, names: list[str]) -> None:
     mapped.set_clim(0, len(names) - 1)
     bar = ax.figure.colorbar(mapped, ax=ax, pad=0.02)
     ticks = [round(part * (len(names) - 1) / 4) for part in range(5)]
-    bar.set_ticks(ticks, labels=[shortened(names[tick]) for tick in ticks])
+    short = short_names(names)
+    bar.set_ticks(ticks, labels=[short[tick] for tick in ticks])
     bar.ax.tick_params(labelsize="small")
 
 
-def shortened(name: str, length: int = 24) -> str:
-    """A long name with its middle left out.
+def short_names(names: list[str], length: int = 24) -> list[str]:
+    """The names without the parts that all of them begin or end with, so that what differs is seen.
 
-    >>> shortened("transformer.layers.11.attention.output.dense")
-    'transformer…output.dense'
+    >>> short_names(["encoder.blocks.0.mlp.proj", "encoder.blocks.11.attn.proj"])
+    ['0.mlp', '11.attn']
+    >>> short_names(["fc", "transformer.layers.attention.output.dense"])
+    ['fc', 'transformer…output.dense']
     """
-    return name if len(name) <= length else f"{name[: length // 2 - 1]}…{name[-(length // 2) :]}"
+    parts = [name.split(".") for name in names]
+    if len(names) > 1:
+        while all(len(some) > 1 for some in parts) and len({some[0] for some in parts}) == 1:
+            parts = [some[1:] for some in parts]
+        while all(len(some) > 1 for some in parts) and len({some[-1] for some in parts}) == 1:
+            parts = [some[:-1] for some in parts]
+    joined = [".".join(some) for some in parts]
+    return [
+        name if len(name) <= length else f"{name[: length // 2 - 1]}…{name[-(length // 2) :]}" for name in joined
+    ]

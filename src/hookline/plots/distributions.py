@@ -8,7 +8,7 @@ import numpy as np
 
 from hookline.errors import InvalidArgument
 from hookline.lines import bins
-from hookline.plots.axes import Row, chosen, new_axes, shortened
+from hookline.plots.axes import Row, chosen, new_axes, short_names
 
 READABLE = 40
 
@@ -39,8 +39,8 @@ def distributions(
     sizes = [abs(box[side]) for box in drawn for side in ("whislo", "whishi") if box[side]]
     ax.set_yscale("symlog", linthresh=max(min(sizes, default=1.0), max(sizes, default=1.0) * 1e-4))
     every = -(-len(boxes) // READABLE)
-    ticks, names = range(0, len(boxes), every), list(boxes)
-    ax.set_xticks(ticks, [shortened(names[tick]) for tick in ticks], rotation=90, fontsize="small")
+    ticks, names = range(0, len(boxes), every), short_names(list(boxes))
+    ax.set_xticks(ticks, [names[tick] for tick in ticks], rotation=90, fontsize="small")
     ax.axhline(0, color="black", linewidth=0.6)
     ax.set_title(f"values of {kind} at step {step}", loc="left", fontsize="medium")
     ax.grid(axis="y", alpha=0.25)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hookline.plots.axes import Row, chosen, new_axes, shortened
+from hookline.plots.axes import Row, chosen, new_axes, short_names
 
 READABLE = 40
 """Beyond this many bars only every few have a name."""
@@ -37,8 +37,8 @@ def gradient_flow(
         ax.legend(frameon=False, fontsize="small")
     every = -(-len(bars) // READABLE)
     ticks = range(0, len(bars), every)
-    names = list(bars)
-    ax.set_xticks(ticks, [shortened(names[tick]) for tick in ticks], rotation=90, fontsize="small")
+    names = short_names(list(bars))
+    ax.set_xticks(ticks, [names[tick] for tick in ticks], rotation=90, fontsize="small")
     ax.set_xlim(-0.6, len(bars) - 0.4)
     ax.set_title(f"{stat} of {kind} at step {step}", loc="left", fontsize="medium")
     ax.grid(axis="y", alpha=0.25)
