@@ -1,0 +1,363 @@
+/* All statistics of a tensor in one pass over its memory. Called through ctypes, which releases the GIL;
+   no state outside of the arguments and the stack, no threads, no Python.h.
+
+   hookline_reduce takes contiguous memory, hookline_reduce_strided any layout, and statistics per channel. */
+#include "_kernel_blocks.h"
+#include "_kernel_layout.h"
+
+typedef struct {
+    int dtype, avx2;
+    Header *out;
+    int64_t *hist;     /* where counts go at once; NULL without a histogram */
+    Tally *tally;      /* where they are gathered first, for many values; NULL for few */
+    int64_t tallied, tallied_outside; /* values in it, and those in counters that are no bin */
+} Job;
+
+/* Chan's way to put the moments of two parts together. */
+static void merge(Header *into, double mean, double m2, int64_t n) {
+    if (!n) return;
+    if (!into->finite) {
+        into->mean = mean;
+        into->m2 = m2;
+        into->finite = n;
+        return;
+    }
+    double all = (double)(into->finite + n), share = (double)n / all, delta = mean - into->mean;
+    into->m2 += m2 + delta * delta * ((double)into->finite * share);
+    if (isfinite(delta))
+        into->mean += delta * share;
+    else /* fp64 near its limits: the difference of two means can be beyond them */
+        into->mean = into->mean * (1 - share) + mean * share;
+    into->finite += n;
+}
+
+static void add(Header *out, const Block *b) {
+    if (b->finite) {
+        double n = (double)b->finite, m2 = b->s2 - b->s1 * (b->s1 / n);
+        merge(out, b->shift + b->s1 / n, m2 > 0 ? m2 : 0, b->finite);
+        if (b->min < out->min) out->min = b->min;
+        if (b->max > out->max) out->max = b->max;
+    }
+    out->zeros += b->zeros;
+    out->near_zero += b->near_zero;
+    out->nan += b->nan;
+    out->inf += b->inf;
+}
+
+static float limit_of(int dtype) { /* 0.05 as the tensor's own dtype has it, so that a tensor of 0.05 is near zero */
+    return dtype == F16 ? 0x1.998p-5f : dtype == BF16 ? 0x1.9ap-5f : (float)NEAR;
+}
+
+static void plain_f32(const Job *job, const float *x, int n, double shift, Block *b) {
+#ifdef HAVE_AVX2_PATH
+    if (job->avx2) {
+        block_f32_avx2(x, n, shift, limit_of(job->dtype), b);
+        return;
+    }
+#endif
+    block_f32(x, n, shift, limit_of(job->dtype), b);
+}
+
+static void plain_f64(const Job *job, const double *x, int n, double shift, Block *b) {
+#ifdef HAVE_AVX2_PATH
+    if (job->avx2) {
+        block_f64_avx2(x, n, shift, NEAR, b);
+        return;
+    }
+#endif
+    block_f64(x, n, shift, NEAR, b);
+}
+
+/* A block with NaN or Inf: these are counted, and replaced in a copy by a finite value, which is then the
+   shift and so adds nothing to the sums; where it was counted as a zero, that is taken back. */
+#define CLEANED(NAME, T, LARGEST, PLAIN)                                         \
+    static void NAME(const Job *job, const T *x, int n, T limit, Block *b) {     \
+        T copy[BLOCK], stand_in = 0;                                             \
+        int32_t nan = 0, gone = 0;                                               \
+        for (int i = 0; i < n; i++)                                              \
+            if (x[i] <= LARGEST && x[i] >= -LARGEST) {                           \
+                stand_in = x[i];                                                 \
+                break;                                                           \
+            }                                                                    \
+        copy[0] = stand_in;                                                      \
+        for (int i = 0; i < n; i++) {                                            \
+            int finite = (x[i] <= LARGEST) & (x[i] >= -LARGEST);                 \
+            nan += x[i] != x[i];                                                 \
+            gone += !finite;                                                     \
+            copy[i] = finite ? x[i] : stand_in;                                  \
+        }                                                                        \
+        PLAIN(job, copy, n, (double)stand_in, b);                                \
+        b->finite = n - gone;                                                    \
+        b->nan = nan;                                                            \
+        b->inf = gone - nan;                                                     \
+        if (stand_in == 0) b->zeros -= gone;                                     \
+        if (stand_in <= limit && stand_in >= -limit) b->near_zero -= gone;       \
+    }
+
+CLEANED(cleaned_f32, float, FLT_MAX, plain_f32)
+CLEANED(cleaned_f64, double, DBL_MAX, plain_f64)
+
+/* fp64 whose squares, or sums, are beyond fp64: the mean is found at another scale; m2 is honestly inf. */
+static void scaled(const Job *job, const double *x, int n, Block *b) {
+    double copy[BLOCK], scale = 0x1p-600;
+    Block small;
+    int kept = 0;
+    for (int i = 0; i < n; i++)
+        if (isfinite(x[i])) copy[kept++] = x[i] * scale;
+    plain_f64(job, copy, kept, 0, &small);
+    b->shift = small.s1 / kept / scale;
+    b->s1 = 0;
+    b->s2 = INFINITY;
+}
+
+/* The counters below FIRST_KEY hold zeros and what is too small for a counter of its own, those from END_KEY on
+   NaN, Inf and what is too large. Zeros, NaN and Inf are known; where there is more, the block is searched. */
+static int64_t outside(const Tally counts) {
+    int64_t found = 0;
+    for (int copy = 0; copy < COPIES; copy++)
+        for (int side = 0; side < KEYS; side += KEYS / 2) {
+            for (int key = 0; key < FIRST_KEY; key++) found += counts[copy][side + key];
+            for (int key = END_KEY; key < KEYS / 2; key++) found += counts[copy][side + key];
+        }
+    return found;
+}
+
+#define HISTOGRAM(NAME, T, TALLY, KEY)                                                 \
+    static void NAME(Job *job, const T *x, int n, const Block *b) {                    \
+        int64_t found = 0, known = b->zeros + b->nan + b->inf;                         \
+        if (job->tally) {                                                              \
+            TALLY(x, n, *job->tally);                                                  \
+            found = outside(*job->tally) - job->tallied_outside;                       \
+            job->tallied_outside += found;                                             \
+            job->tallied += n;                                                         \
+            job->hist[ZERO_BIN] += b->zeros;                                           \
+            if (found == known) return;                                                \
+        }                                                                              \
+        for (int i = 0; i < n; i++) {                                                  \
+            uint32_t key = KEY(x[i]) & (KEYS / 2 - 1);                                 \
+            if (job->tally && (x[i] == 0 || (key >= FIRST_KEY && key < END_KEY))) continue; \
+            int bin = bin_of(x[i]);                                                    \
+            if (bin >= 0) job->hist[bin]++;                                            \
+        }                                                                              \
+    }
+
+HISTOGRAM(histogram_f32, float, tally_f32, key_f32)
+HISTOGRAM(histogram_f64, double, tally_f64, key_f64)
+
+static void fold(Job *job) {
+    const int offset = 2 + ((-127 - LOWEST) << MANTISSA_BITS);
+    uint32_t *sums = (*job->tally)[0];
+    for (int copy = 1; copy < COPIES; copy++)
+        for (int key = 0; key < KEYS; key++) sums[key] += (*job->tally)[copy][key];
+    for (int key = FIRST_KEY; key < END_KEY; key++) { /* most are zero */
+        if (sums[key]) job->hist[ZERO_BIN + offset + key] += sums[key];
+        if (sums[KEYS / 2 + key]) job->hist[ZERO_BIN - offset - key] += sums[KEYS / 2 + key];
+    }
+}
+
+static void take_f32(Job *job, const float *x, int n) {
+    Block b;
+    plain_f32(job, x, n, x[0], &b);
+    if (!isfinite(b.s2)) cleaned_f32(job, x, n, limit_of(job->dtype), &b);
+    add(job->out, &b);
+    if (job->hist) histogram_f32(job, x, n, &b);
+}
+
+static void take_f64(Job *job, const double *x, int n) {
+    Block b;
+    plain_f64(job, x, n, x[0], &b);
+    if (!isfinite(b.s2)) cleaned_f64(job, x, n, NEAR, &b);
+    if (b.finite && !isfinite(b.s2)) scaled(job, x, n, &b);
+    add(job->out, &b);
+    if (job->hist) histogram_f64(job, x, n, &b);
+}
+
+static void take_halves(Job *job, const uint16_t *x, int n) {
+    float wide[BLOCK];
+    if (job->dtype == BF16) {
+        for (int i = 0; i < n; i++) wide[i] = widen_bfloat(x[i]);
+        take_f32(job, wide, n);
+        return;
+    }
+#ifdef HAVE_AVX2_PATH
+    if (job->avx2)
+        widen_halves_avx2(x, n, wide);
+    else
+#endif
+        widen_halves(x, n, wide);
+    take_f32(job, wide, n);
+}
+
+static int size_of(int dtype) { return dtype == F64 ? 8 : dtype == F32 ? 4 : 2; }
+
+static void take(Job *job, const char *data, int64_t n) {
+    for (int64_t at = 0; at < n; at += BLOCK) {
+        if (job->tallied > 1 << 30) { /* before 32 bits are full */
+            fold(job);
+            memset(*job->tally, 0, sizeof(Tally));
+            job->tallied = job->tallied_outside = 0;
+        }
+        int count = n - at < BLOCK ? (int)(n - at) : BLOCK;
+        const void *from = data + at * size_of(job->dtype);
+        if (job->dtype == F32)
+            take_f32(job, from, count);
+        else if (job->dtype == F64)
+            take_f64(job, from, count);
+        else
+            take_halves(job, from, count);
+    }
+}
+
+static Job begin(Header *out, int how) {
+    *out = (Header){.min = INFINITY, .max = -INFINITY};
+    int64_t *hist = WITH_HISTOGRAM(how) ? HIST(out) : NULL;
+    return (Job){.dtype = DTYPE_OF(how), .avx2 = LEVEL_OF(how) == AVX2_LEVEL, .out = out, .hist = hist};
+}
+
+/* torch.set_flush_denormal makes the processor take denormals for zeros; here they count as what they are. */
+#ifdef __SSE2__
+#include <xmmintrin.h>
+#define DENORMALS_SEEN              \
+    unsigned before = _mm_getcsr(); \
+    _mm_setcsr(before & ~0x8040u)
+#define DENORMALS_AS_BEFORE _mm_setcsr(before)
+#else
+#define DENORMALS_SEEN
+#define DENORMALS_AS_BEFORE
+#endif
+
+API int hookline_abi(void) { return ABI * 10000 + BINS; }
+
+API int hookline_best_level(void) {
+#ifdef HAVE_AVX2_PATH
+    __builtin_cpu_init();
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c"))
+        return AVX2_LEVEL;
+#endif
+    return BASELINE;
+}
+
+#define FEW 512 /* values for which clearing and folding a Tally costs more than it saves */
+
+static void take_tallied(Job *job, const char *data, int64_t n) {
+    Tally counts;
+    memset(counts, 0, sizeof counts);
+    job->tally = &counts;
+    take(job, data, n);
+    fold(job);
+}
+
+/* The statistics of n values behind each other. `out` is a Header and, with a histogram, BINS zeros. */
+API void hookline_reduce(const void *data, int64_t n, int how, Header *out) {
+    DENORMALS_SEEN;
+    Job job = begin(out, how);
+    if (job.hist && n > FEW)
+        take_tallied(&job, data, n);
+    else
+        take(&job, data, n);
+    DENORMALS_AS_BEFORE;
+}
+
+static void gather(Job *job, const char *data, const int64_t *offsets, int n) {
+    union {
+        double f64[BLOCK];
+        float f32[BLOCK];
+        uint16_t half[BLOCK];
+    } block;
+    if (job->dtype == F64)
+        for (int i = 0; i < n; i++) block.f64[i] = ((const double *)data)[offsets[i]];
+    else if (job->dtype == F32)
+        for (int i = 0; i < n; i++) block.f32[i] = ((const float *)data)[offsets[i]];
+    else
+        for (int i = 0; i < n; i++) block.half[i] = ((const uint16_t *)data)[offsets[i]];
+    take(job, (const char *)&block, n);
+}
+
+static void repeat(Header *out, int64_t times, int with_histogram) {
+    int64_t *counts[] = {&out->finite, &out->zeros, &out->near_zero, &out->nan, &out->inf};
+    for (int i = 0; i < 5; i++) *counts[i] *= times;
+    out->m2 *= (double)times;
+    if (with_histogram)
+        for (int i = 0; i < BINS; i++) HIST(out)[i] *= times;
+}
+
+#define LONG 512 /* values behind each other that are worth a call of their own */
+
+/* The statistics of each of `channels` slices, the first at `data`, `step` values apart. A batch of places is
+   looked at in all channels before the next: where channels are neighbours, a cache line serves several. */
+static void reduce_slices(const char *data, const Layout *l, int64_t channels, int64_t step, int how, char *out) {
+    const int64_t apart = (int64_t)sizeof(Header) + (WITH_HISTOGRAM(how) ? BINS * (int64_t)sizeof(int64_t) : 0);
+    const int64_t bytes = size_of(DTYPE_OF(how));
+    const int64_t run = l->stride[l->dims - 1] == 1 && l->size[l->dims - 1] >= LONG ? l->size[l->dims - 1] : 0;
+    Layout outer = *l;
+    int64_t index[MAX_DIMS] = {0}, offsets[BLOCK], total = l->count;
+    if (run) { /* the walk is over the beginnings of the runs */
+        total /= run;
+        outer.size[outer.dims - 1] = 1;
+    }
+    for (int64_t c = 0; c < channels; c++) begin((Header *)(out + c * apart), how);
+    for (int64_t done = 0; done < total;) {
+        int n = total - done < BLOCK ? (int)(total - done) : BLOCK;
+        walk(&outer, index, offsets, n);
+        for (int64_t c = 0; c < channels; c++) {
+            Header *header = (Header *)(out + c * apart), kept = *header;
+            Job job = begin(header, how);
+            *header = kept;
+            const char *slice = data + c * step * bytes;
+            if (run)
+                for (int i = 0; i < n; i++) take(&job, slice + offsets[i] * bytes, run);
+            else
+                gather(&job, slice, offsets, n);
+        }
+        done += n;
+    }
+    for (int64_t c = 0; c < channels; c++) repeat((Header *)(out + c * apart), l->repeats, WITH_HISTOGRAM(how));
+}
+
+/* The same for any layout of up to MAX_DIMS dims, strides in values. With a `channel_dim`, one result for each
+   of its indices, behind each other; -1 for one of all. Returns 0, or 1 where there are too many dims. */
+API int hookline_reduce_strided(
+    const void *data, int dims, const int64_t *size, const int64_t *stride, int channel_dim, int how, char *out) {
+    if (dims > MAX_DIMS) return 1;
+    DENORMALS_SEEN;
+    Layout l = layout_of(dims, size, stride, channel_dim);
+    int64_t channels = channel_dim < 0 ? 1 : size[channel_dim];
+    int64_t step = channel_dim < 0 ? 0 : stride[channel_dim];
+    if (l.repeats == 0) l.count = 0;
+    if (channels == 1 && l.dims == 1 && l.stride[0] == 1 && l.count) {
+        hookline_reduce(data, l.count, how, (Header *)out);
+        repeat((Header *)out, l.repeats, WITH_HISTOGRAM(how));
+    } else {
+        reduce_slices(data, &l, channels, step, how, out);
+    }
+    DENORMALS_AS_BEFORE;
+    return 0;
+}
+
+/* What reading costs: the sum of n fp32 values. Only bench/kernel.py calls it. */
+#ifdef HAVE_AVX2_PATH
+AVX2 static double read_avx2(const float *x, int64_t n) {
+    __m256 a = _mm256_setzero_ps(), b = a, c = a, d = a;
+    for (int64_t i = 0; i + 32 <= n; i += 32) {
+        a = _mm256_add_ps(a, _mm256_loadu_ps(x + i));
+        b = _mm256_add_ps(b, _mm256_loadu_ps(x + i + 8));
+        c = _mm256_add_ps(c, _mm256_loadu_ps(x + i + 16));
+        d = _mm256_add_ps(d, _mm256_loadu_ps(x + i + 24));
+    }
+    float lanes[8];
+    _mm256_storeu_ps(lanes, _mm256_add_ps(_mm256_add_ps(a, b), _mm256_add_ps(c, d)));
+    return lanes[0] + lanes[1] + lanes[2] + lanes[3] + lanes[4] + lanes[5] + lanes[6] + lanes[7];
+}
+#endif
+
+API double hookline_read_pass(const float *x, int64_t n) {
+#ifdef HAVE_AVX2_PATH
+    if (hookline_best_level() == AVX2_LEVEL) return read_avx2(x, n);
+#endif
+    float lanes[16] = {0};
+    for (int64_t i = 0; i + 16 <= n; i += 16)
+        for (int k = 0; k < 16; k++) lanes[k] += x[i + k];
+    float sum = 0;
+    for (int k = 0; k < 16; k++) sum += lanes[k];
+    return sum;
+}
