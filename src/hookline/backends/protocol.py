@@ -116,6 +116,14 @@ Undo = Callable[[], None]
 """Takes back what was done; a second time does nothing."""
 
 
+Layout = tuple[tuple[int, ...], tuple[int, ...]]
+"""Shape, and strides in elements."""
+
+Memory = tuple[int, int, str, Layout | None]
+"""Address, number of elements, dtype ("float32", "float64", "float16" or "bfloat16") and the layout of a
+tensor's values in this process's memory; None as layout where they lie behind each other."""
+
+
 class Listening(Protocol):
     """One call's way through a module with its gradients heard and nothing changed.
 
@@ -208,6 +216,27 @@ class Backend(Protocol):
 
     def dtype(self, dtype: Any) -> Any:
         """The framework's dtype from one, from its name, or None."""
+
+    # Statistics
+
+    def memory(self, tensor: Any, strided: bool = False) -> Memory | None:
+        """Where the values lie, for the C kernel to read; None where it can't, as `tensor` is.
+
+        With `strided` the layout is told even of values that lie behind each other.
+        """
+
+    def reducible(self, tensor: Any) -> Any:
+        """`tensor` in a form that statistics are taken of: real floats, no history; Unsupported where none is."""
+
+    def reduced_on_device(self, tensor: Any, histogram: bool, dim: int | None = None) -> Any:
+        """The statistics as 64-bit integers on the tensor's device, not waited for: a row as `Stats.from_words`
+        reads it, or with `dim` one for each of its indices. `tensor` comes from `reducible`."""
+
+    def scalars(self, functions: list[Callable[..., Any]], tensor: Any) -> Any:
+        """The results of `function(tensor, xp)` as one tensor of 64-bit integers, the bits of float64."""
+
+    def fetched(self, tensors: list[Any]) -> list[Any]:
+        """Tensors of 64-bit integers as numpy arrays, with one transfer for each device."""
 
     # Gradients
 

@@ -15,6 +15,7 @@ from hookline.backends.torch import (
     modules,
     parameters,
     state,
+    statistics,
     storage,
     taps,
     values,
@@ -54,6 +55,11 @@ class TorchBackend:
     tensors_of = staticmethod(parameters.tensors_of)
     gathered = staticmethod(values.gathered)
     shares_memory = staticmethod(values.shares_memory)
+    memory = staticmethod(statistics.memory)
+    reducible = staticmethod(statistics.reducible)
+    reduced_on_device = staticmethod(statistics.reduced_on_device)
+    scalars = staticmethod(statistics.scalars)
+    fetched = staticmethod(statistics.fetched)
 
     def is_model(self, thing: Any) -> bool:
         return isinstance(thing, nn.Module)

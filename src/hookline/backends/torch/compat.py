@@ -90,3 +90,10 @@ def compiled(module: torch.nn.Module) -> bool:
 def node_number(node: Any) -> int:
     """The sequence number that an autograd node got; see `sequence_number`."""
     return int(node._sequence_nr())
+
+
+def unwrapped(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor that the transforms of torch.func wrapped; `tensor` itself outside of them."""
+    while torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+        tensor = torch._C._functorch.get_unwrapped(tensor)
+    return tensor

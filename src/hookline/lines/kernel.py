@@ -1,0 +1,153 @@
+"""Kernel: the C library that reduces CPU memory in one pass, found, loaded and called.
+
+It is called through ctypes, which lets other threads run meanwhile. HOOKLINE_KERNEL=baseline or =torch
+in the environment does without AVX2, or without the library.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from importlib.machinery import EXTENSION_SUFFIXES
+from pathlib import Path
+from typing import Any
+
+from hookline.backends.protocol import Memory
+from hookline.errors import InvalidArgument
+from hookline.lines import bins
+from hookline.lines.stats import HEADER
+
+ABI = 1 * 10000 + bins.COUNT
+CODES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 3}
+MAX_DIMS = 8
+WAYS = {"avx2": "AVX2", "baseline": "baseline C", "torch": "torch"}
+"""What HOOKLINE_KERNEL may ask for, and what `kernel_in_use` calls it."""
+
+Plain = ctypes.c_int64 * HEADER
+Full = ctypes.c_int64 * (HEADER + bins.COUNT)
+_address = ctypes.addressof
+
+
+class Kernel:
+    """The loaded library, at one level: 2 is AVX2, 1 baseline C."""
+
+    def __init__(self, library: ctypes.CDLL, level: int) -> None:
+        self.library, self.level = library, level
+        self.name = "AVX2" if level == 2 else "baseline C"
+        # Addresses are passed as integers: ctypes takes twice as long for its own arrays.
+        self._reduce = library.hookline_reduce
+        self._reduce.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, ctypes.c_void_p]
+        self._reduce.restype = None
+        self._strided = library.hookline_reduce_strided
+        address, number = ctypes.c_void_p, ctypes.c_int
+        self._strided.argtypes = [address, number, address, address, number, number, address]
+        self._how = {
+            (name, histogram): code | level << 4 | histogram << 8
+            for name, code in CODES.items()
+            for histogram in (False, True)
+        }
+
+    def reduce(self, memory: Memory, histogram: bool) -> Any:
+        """The words of the result, as `Stats.from_words` reads them."""
+        pointer, count, dtype, layout = memory
+        words = Full() if histogram else Plain()
+        how = self._how[dtype, histogram]
+        if layout is None:
+            self._reduce(pointer, count, how, _address(words))
+        else:
+            self._call_strided(pointer, layout, -1, how, words)
+        return words
+
+    def reduce_channels(self, memory: Memory, dim: int, histogram: bool) -> Any:
+        """The words of one result for each index of `dim`, behind each other; `memory` has its layout."""
+        pointer, _, dtype, layout = memory
+        assert layout is not None
+        words = (ctypes.c_int64 * ((HEADER + bins.COUNT * histogram) * layout[0][dim]))()
+        self._call_strided(pointer, layout, dim, self._how[dtype, histogram], words)
+        return words
+
+    def _call_strided(self, pointer: int, layout: Any, dim: int, how: int, words: Any) -> None:
+        shape, strides = layout
+        numbers = ctypes.c_int64 * len(shape)
+        sizes, steps = numbers(*shape), numbers(*strides)
+        self._strided(pointer, len(shape), _address(sizes), _address(steps), dim, how, _address(words))
+
+    @cached_property
+    def read_pass(self) -> Any:
+        """The C function that only reads: (address of fp32 values, their number) -> their sum. For bench/."""
+        function = self.library.hookline_read_pass
+        function.argtypes = [ctypes.c_void_p, ctypes.c_int64]
+        function.restype = ctypes.c_double
+        return function
+
+
+class _Choice:
+    """Which kernel is used: found at first use, None for torch, and why."""
+
+    def __init__(self) -> None:
+        self.found = False
+        self.kernel: Kernel | None = None
+        self.why = ""
+
+    def get(self) -> Kernel | None:
+        if not self.found:
+            self.kernel, self.why = _load(os.environ.get("HOOKLINE_KERNEL", "avx2"))
+            self.found = True
+        return self.kernel
+
+
+_choice = _Choice()
+active = _choice.get
+
+
+def _load(wanted: str) -> tuple[Kernel | None, str]:
+    if wanted not in WAYS:
+        raise InvalidArgument(f"HOOKLINE_KERNEL={wanted!r} is unknown; it may be {', '.join(WAYS)}.")
+    if wanted == "torch":
+        return None, "HOOKLINE_KERNEL=torch"
+    here = Path(__file__).parent
+    paths = [path for suffix in EXTENSION_SUFFIXES if (path := here / f"_kernel{suffix}").exists()]
+    if not paths:
+        return None, "the C kernel was not built: no C compiler was found when hookline was installed"
+    try:
+        library = ctypes.CDLL(str(paths[0]))
+        if library.hookline_abi() != ABI:
+            return None, "the C kernel is of another version of hookline: install hookline again"
+    except (OSError, AttributeError) as error:
+        return None, f"the C kernel can't be loaded: {error}"
+    return Kernel(library, library.hookline_best_level() if wanted == "avx2" else 1), ""
+
+
+def kernel_in_use() -> str:
+    """What reduces CPU tensors: "AVX2", "baseline C" or "torch"; `why_not_native` tells why it is torch.
+
+    >>> kernel_in_use() in ("AVX2", "baseline C", "torch")
+    True
+    """
+    kernel = active()
+    return "torch" if kernel is None else kernel.name
+
+
+def why_not_native() -> str:
+    """Why the C kernel is not in use; empty where it is."""
+    active()
+    return _choice.why
+
+
+@contextmanager
+def using(wanted: str) -> Iterator[str]:
+    """Has "avx2", "baseline" or "torch" be used within a block, in all threads: for tests and comparisons.
+
+    >>> with using("torch"):
+    ...     kernel_in_use()
+    'torch'
+    """
+    before = active(), _choice.why
+    _choice.kernel, _choice.why = _load(wanted)
+    try:
+        yield kernel_in_use()
+    finally:
+        _choice.kernel, _choice.why = before

@@ -1,0 +1,130 @@
+"""reduce: a tensor to a few words, at once on the CPU and on the device elsewhere; collect: those to Stats.
+
+Upstream: a backend and the C kernel. Downstream: Stats; from there on there are no tensors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from hookline.backends import of_tensor
+from hookline.backends.protocol import Backend
+from hookline.errors import InvalidArgument
+from hookline.lines import bins
+from hookline.lines.kernel import active
+from hookline.lines.registry import Statistic, on_tensors
+from hookline.lines.stats import HEADER, Extra, Stats
+
+_backends: dict[type, Backend] = {}
+"""The backend of each type of tensor seen: looking it up anew would take longer than a small reduction."""
+
+
+class Reduced:
+    """The statistics of a tensor before they are collected; it does not keep the tensor.
+
+    `words` are memory that the kernel filled or a tensor on a device, in the layout of `_kernel.h`.
+    """
+
+    __slots__ = ("backend", "extra", "histogram", "scalars", "words")
+
+    def __init__(self, backend: Backend, words: Any, histogram: bool) -> None:
+        self.backend, self.words, self.histogram = backend, words, histogram
+        self.extra: Sequence[Statistic] = ()
+        self.scalars: Any = None
+
+
+def reduce(tensor: Any, histogram: bool = True, extra: Iterable[str] = ()) -> Reduced:
+    """The statistics of all values of `tensor`, to be read by `collect`.
+
+    On the CPU it is one pass of the C kernel; elsewhere, or without the kernel, operations of the framework
+    that stay on the device and wait for nothing. The tensor, autograd and random numbers are left alone.
+    `extra` names statistics of `hookline.lines.registry` that are computed from the tensor itself.
+
+    >>> import torch
+    >>> (stats,) = collect([reduce(torch.tensor([3.0, -4.0, float("nan")]))])
+    >>> stats.row()["l2"], stats.nan
+    (5.0, 1)
+    """
+    backend = _backends.get(type(tensor)) or _backend_of(tensor)
+    kernel = active()
+    reduced = None
+    if kernel is not None:
+        memory = backend.memory(tensor)
+        if memory is None:
+            tensor = backend.reducible(tensor)
+            memory = backend.memory(tensor)
+        if memory is not None:
+            reduced = Reduced(backend, kernel.reduce(memory, histogram), histogram)
+    else:
+        tensor = backend.reducible(tensor)
+    if reduced is None:
+        reduced = Reduced(backend, backend.reduced_on_device(tensor, histogram), histogram)
+    if extra and (wanted := on_tensors(extra)):
+        reduced.extra = wanted
+        reduced.scalars = backend.scalars([found.fn for found in wanted], backend.reducible(tensor))
+    return reduced
+
+
+def reduce_channels(tensor: Any, dim: int = 1, histogram: bool = False) -> Reduced:
+    """The statistics of each slice along `dim`, to be read by `collect_channels`.
+
+    >>> import torch
+    >>> (channels,) = collect_channels([reduce_channels(torch.tensor([[1.0, 10.0], [3.0, 30.0]]), dim=1)])
+    >>> [stats.mean for stats in channels]
+    [2.0, 20.0]
+    """
+    backend = _backends.get(type(tensor)) or _backend_of(tensor)
+    tensor = backend.reducible(tensor)
+    if not -tensor.ndim <= dim < tensor.ndim:
+        raise InvalidArgument(f"dim={dim}: the tensor has {tensor.ndim} dims, its shape is {tuple(tensor.shape)}.")
+    dim %= tensor.ndim
+    kernel = active()
+    memory = None if kernel is None else backend.memory(tensor, strided=True)
+    if kernel is None or memory is None:
+        return Reduced(backend, backend.reduced_on_device(tensor, histogram, dim), histogram)
+    return Reduced(backend, kernel.reduce_channels(memory, dim, histogram), histogram)
+
+
+def collect(reduced: Sequence[Reduced]) -> list[Stats]:
+    """The Stats of each, in order, with one transfer for each device."""
+    return [stats for (stats,) in collect_channels(reduced)]
+
+
+def collect_channels(reduced: Sequence[Reduced]) -> list[list[Stats]]:
+    """The Stats of each channel of each reduction, with one transfer for each device."""
+    arrived = _fetched(reduced)
+    return [_stats(one, *arrived[number]) for number, one in enumerate(reduced)]
+
+
+def _fetched(reduced: Sequence[Reduced]) -> list[tuple[Any, Any]]:
+    """(words, scalars) of each as numpy arrays, or None where there are none."""
+    wanted: dict[str, tuple[Backend, list[tuple[int, int, Any]]]] = {}
+    found: list[list[Any]] = [[None, None] for _ in reduced]
+    for number, one in enumerate(reduced):
+        for slot, value in enumerate((one.words, one.scalars)):
+            if isinstance(value, one.backend.tensor):
+                wanted.setdefault(one.backend.name, (one.backend, []))[1].append((number, slot, value))
+            elif value is not None:
+                found[number][slot] = np.frombuffer(value, np.int64)
+    for backend, values in wanted.values():
+        arrays = backend.fetched([value for _, _, value in values])
+        for (number, slot, _), array in zip(values, arrays, strict=True):
+            found[number][slot] = array
+    return [(words, scalars) for words, scalars in found]
+
+
+def _stats(one: Reduced, words: Any, scalars: Any) -> list[Stats]:
+    extra = None
+    if scalars is not None:
+        numbers = scalars.view(np.float64).tolist()
+        extra = {f.name: Extra(value, f.merge or "mean") for f, value in zip(one.extra, numbers, strict=True)}
+    rows = words.reshape(-1, HEADER + bins.COUNT * one.histogram)
+    return [Stats.from_words(row, extra) for row in rows]
+
+
+def _backend_of(tensor: Any) -> Backend:
+    backend = _backends[type(tensor)] = of_tensor(tensor)
+    return backend
