@@ -19,6 +19,7 @@ MAY_USE = {
     "sites": {"errors"},
     "backends": BASE,
     "hooks": BASE | {"backends"},
+    "lines": BASE | {"backends"},
     "testing": BASE | {"backends", "hooks"},
 }
 FRAMEWORKS = {"torch", "jax", "flax", "mindspore", "mxnet", "tensorflow", "keras"}

@@ -128,3 +128,16 @@ def test_compiled_models_are_known():
     plain, compiled, wrapped = nn.Linear(1, 1), nn.Linear(1, 1), torch.compile(nn.Linear(1, 1))
     compiled.compile()
     assert [compat.compiled(m) for m in (plain, compiled, wrapped)] == [False, True, True]
+
+
+def test_transforms_of_torch_func_are_unwrapped():
+    seen = []
+
+    def look(x):
+        seen.append(compat.unwrapped(x))
+        return x.sum()
+
+    x = torch.arange(6.0).reshape(2, 3)
+    torch.func.vmap(torch.func.grad(look))(x)
+    look(x)
+    assert all(torch.equal(found, x) for found in seen) and len(seen) == 2

@@ -7,9 +7,8 @@ NaN and Inf are in no bin: they are counted beside it.
 
 From the most negative to the most positive value: SIDE bins, the bin of zero, SIDE bins.
 
-One mantissa bit was chosen by measurement, quantiles against the true ones over six kinds of values: without
-one the median error is 7 %, with one 4 %, with two 1.5 %, but two double what is kept for every tensor
-(1113 counters) and cost a small tensor 2 us more.
+One mantissa bit was chosen by measurement: a second one doubles what is kept for every tensor (1113 counters)
+and costs a tensor of 10 KB 2 us more; with one, quantiles of usual distributions are off by 1 to 3 %.
 """
 
 from __future__ import annotations
@@ -76,23 +75,52 @@ def edges() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 
 
 def quantile(hist: Counts, q: float, low: float, high: float) -> float:
-    """Where the share `q` of the counted values lies below, of which `low` and `high` are the ends.
+    """Where the share `q` of the counted values lies below; `low` and `high` are the ends of them.
 
-    It lies in the bin of the true one: between 2/3 and 3/2 of it, for values that fp32 has.
+    It is in the same bin as the value of that rank, so between 2/3 and 3/2 of it where fp32 has such
+    values. Within the bin it follows a monotone cubic through the counts at its edges.
     """
     total = int(hist.sum())
     if not total:
         return math.nan
-    if not 0 <= q <= 1:
-        raise ValueError(f"a share between 0 and 1 is wanted, {q} came")
     rank = q * (total - 1)
     upto = np.cumsum(hist)
     at = int(np.searchsorted(upto, math.floor(rank), side="right"))
-    inside = (rank - (int(upto[at]) - int(hist[at])) + 0.5) / int(hist[at])
-    start, end = max(float(edges()[0][at]), low), min(float(edges()[1][at]), high)
-    # A weighted sum: the difference of two ends may be beyond a float.
-    share = min(inside, 1.0)
-    return start * (1 - share) + end * share
+    start, end = _clipped(at, low, high)
+    if start == end:
+        return start
+    inside = min(rank - (int(upto[at]) - int(hist[at])) + 0.5, float(hist[at]))
+    rise, width = float(hist[at]), end - start
+    left, right = (_slope(hist, edge, low, high) * width for edge in (at, at + 1))
+
+    def counted(t: float) -> float:
+        """How many values of the bin lie in the first share `t` of its width."""
+        return t * (1 - t) ** 2 * left + t * t * (3 - 2 * t) * rise - t * t * (1 - t) * right
+
+    below, above = 0.0, 1.0
+    for _ in range(40):
+        middle = (below + above) / 2
+        below, above = (middle, above) if counted(middle) < inside else (below, middle)
+    return min(start + width * below, end)
+
+
+def _clipped(at: int, low: float, high: float) -> tuple[float, float]:
+    return max(float(edges()[0][at]), low), min(float(edges()[1][at]), high)
+
+
+def _slope(hist: Counts, edge: int, low: float, high: float) -> float:
+    """Values per width at the lower edge of bin `edge`, between the densities of the bins beside it.
+
+    The weighted harmonic mean of Fritsch and Butland, which keeps the curve through the counts monotone;
+    at the ends of all values, where only one bin is, its density.
+    """
+    beside = [(int(hist[at]), *_clipped(at, low, high)) for at in (edge - 1, edge) if 0 <= at < COUNT]
+    widths = [end - start for _, start, end in beside if end > start]
+    densities = [count / (end - start) for count, start, end in beside if end > start]
+    if len(widths) < 2 or 0 in densities:
+        return densities[0] if len(widths) == 1 else 0.0
+    first, second = 2 * widths[1] + widths[0], widths[1] + 2 * widths[0]
+    return (first + second) / (first / densities[0] + second / densities[1])
 
 
 def share_beyond(hist: Counts, limit: float) -> float:

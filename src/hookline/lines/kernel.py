@@ -42,10 +42,8 @@ class Kernel:
         self._reduce.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, ctypes.c_void_p]
         self._reduce.restype = None
         self._strided = library.hookline_reduce_strided
-        self._strided.argtypes = [
-            *[ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p],
-            *[ctypes.c_int, ctypes.c_int, ctypes.c_void_p],
-        ]
+        address, number = ctypes.c_void_p, ctypes.c_int
+        self._strided.argtypes = [address, number, address, address, number, number, address]
         self._how = {
             (name, histogram): code | level << 4 | histogram << 8
             for name, code in CODES.items()

@@ -110,7 +110,8 @@ def values(stats: Stats, names: Iterable[str]) -> dict[str, Any]:
 def _derived(stats: Stats, wanted: Statistic) -> float:
     if wanted.merge is not None:
         raise InvalidArgument(
-            f"{wanted.name!r} is computed from the tensor itself, and was not: reduce with extra=[{wanted.name!r}]."
+            f"{wanted.name!r} is computed from the tensor itself, and was not: "
+            f"reduce with extra=[{wanted.name!r}]."
         )
     return float(wanted.fn(stats))
 

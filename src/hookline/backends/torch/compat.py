@@ -102,3 +102,10 @@ def unshared(tensor: torch.Tensor) -> bool:
 def compiled(module: torch.nn.Module) -> bool:
     """Whether `module` runs compiled: wrapped by torch.compile, or after module.compile()."""
     return module._compiled_call_impl is not None or type(module).__name__ == "OptimizedModule"
+
+
+def unwrapped(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor that the transforms of torch.func wrapped; `tensor` itself outside of them."""
+    while torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+        tensor = torch._C._functorch.get_unwrapped(tensor)
+    return tensor

@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from hookline.backends.protocol import Memory
+from hookline.backends.torch import compat
 from hookline.errors import Unsupported
 
 Tensor = torch.Tensor
@@ -46,23 +47,32 @@ def memory(tensor: Tensor, strided: bool = False) -> Memory | None:
     if tensor.is_neg():  # the sign is to be turned when values are read
         return None
     count = tensor.numel()
-    if not strided and tensor.is_contiguous():
+    if not strided and (tensor.is_contiguous() or _channels_last(tensor)):
         layout = None
     elif tensor.ndim > MAX_DIMS:
         return None
     else:
         layout = tuple(tensor.shape), tensor.stride()
-    pointer = tensor.data_ptr()
+    try:
+        pointer = tensor.data_ptr()
+    except RuntimeError:  # inside a transform of torch.func
+        return None
     return None if pointer == 0 and count else (pointer, count, name, layout)
+
+
+def _channels_last(tensor: Tensor) -> bool:
+    # The kernel would find out that this memory has no gaps, too, at 2 us more for telling it the layout.
+    return tensor.ndim == 4 and tensor.is_contiguous(memory_format=torch.channels_last)
 
 
 def reducible(tensor: Tensor) -> Tensor:
     """A tensor of float16, bfloat16, float32 or float64 without history, of the same values.
 
     Whole numbers become floats; of complex numbers it is the absolute value. Unsupported where there
-    are no values to look at (meta), or only some of them (sparse, nested).
+    are no values to look at (meta), or only some of them (sparse, nested). Inside torch.func's transforms it
+    is the tensor that they wrap: all of a batch under vmap.
     """
-    tensor = tensor.detach()
+    tensor = compat.unwrapped(tensor).detach()
     if tensor.layout is not torch.strided or tensor.is_nested:
         kind = "nested" if tensor.is_nested else str(tensor.layout).removeprefix("torch.")
         raise Unsupported(
@@ -109,9 +119,7 @@ def reduced_on_device(tensor: Tensor, histogram: bool, dim: int | None = None) -
 
 
 def _row(flat: Tensor, histogram: bool) -> Tensor:
-    # 0.05 is taken in the tensor's own dtype, so that a tensor filled with 0.05 is near zero in each.
-    limit = torch.tensor(0.05, dtype=flat.dtype).item()
-    parts = [_chunk(chunk, limit, histogram) for chunk in flat.split(CHUNK)]
+    parts = [_chunk(chunk) for chunk in torch.split(flat, CHUNK)]
     moments = torch.stack([part[0] for part in parts])
     counts = torch.stack([part[1] for part in parts])
     mean, m2, finite = moments[:, 0], moments[:, 1], counts[:, 0].double()
@@ -122,26 +130,27 @@ def _row(flat: Tensor, histogram: bool) -> Tensor:
     head = torch.stack([whole, (m2 + spread).sum(), moments[:, 2].amin(), moments[:, 3].amax()])
     words = [head.view(torch.int64), counts.sum(0)]
     if histogram:
-        words.append(torch.stack([_histogram(chunk) for chunk in flat.split(CHUNK)]).sum(0))
+        words.append(torch.stack([_histogram(chunk) for chunk in torch.split(flat, CHUNK)]).sum(0))
     return torch.cat(words)
 
 
-def _chunk(x: Tensor, limit: float, histogram: bool) -> tuple[Tensor, Tensor]:
+def _chunk(x: Tensor) -> tuple[Tensor, Tensor]:
     """(mean, m2, min, max) and (finite, zeros, near_zero, nan, inf) of some values."""
     nan, inf = x.isnan(), x.isinf()
     bad = nan | inf
-    counts = torch.stack([(~bad).sum(), (x == 0).sum(), (x.abs() <= limit).sum(), nan.sum(), inf.sum()])
+    # torch takes 0.05 in the tensor's own dtype, so that a tensor filled with 0.05 is near zero in each.
+    counts = torch.stack([(~bad).sum(), (x == 0).sum(), (x.abs() <= 0.05).sum(), nan.sum(), inf.sum()])
     wide = x.double()
     low = wide.masked_fill(bad, math.inf)
     high = wide.masked_fill(bad, -math.inf)
     if x.numel():
         low, high = low.amin(), high.amax()
     else:
-        low, high = wide.new_tensor(math.inf), wide.new_tensor(-math.inf)
+        low, high = (torch.full((), end, dtype=wide.dtype, device=wide.device) for end in (math.inf, -math.inf))
     wide = wide.masked_fill(bad, 0.0)
     # Squares beyond float64 are honestly infinite, but the mean is not: it is taken at another scale.
     largest = torch.maximum(-low, high)
-    scale = torch.where((largest > 2.0**500) & largest.isfinite(), 2.0**-600, 1.0).to(wide)
+    scale = torch.ones_like(largest).masked_fill((largest > 2.0**500) & largest.isfinite(), 2.0**-600)
     wide = wide * scale
     mean = wide.sum() / counts[0].clamp(min=1)
     apart = (wide - mean).masked_fill(bad, 0.0)
@@ -179,6 +188,6 @@ def fetched(tensors: list[Tensor]) -> list[Any]:
         places.setdefault(tensor.device, []).append(place)
     for own in places.values():
         together = torch.cat([tensors[place].reshape(-1) for place in own]).cpu()
-        for place, part in zip(own, together.split([tensors[place].numel() for place in own]), strict=True):
+        for place, part in zip(own, torch.split(together, [tensors[place].numel() for place in own]), strict=True):
             found[place] = part.numpy().reshape(tuple(tensors[place].shape))
     return found
