@@ -11,7 +11,8 @@ from torch import nn
 
 import hookline
 from hookline import where
-from hookline.hooks.select import Tree, glob_pattern, select
+from hookline.globs import glob_pattern
+from hookline.hooks.select import Tree, select
 
 
 class Net(nn.Module):

@@ -12,15 +12,19 @@ import hookline
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "hookline"
-BASE = {"errors", "trees", "sites"}
+BASE = {"errors", "trees", "sites", "globs"}
 MAY_USE = {
     "errors": set(),
     "trees": set(),
     "sites": {"errors"},
+    "globs": set(),
     "backends": BASE,
     "hooks": BASE | {"backends"},
     "lines": BASE | {"backends"},
     "testing": BASE | {"backends", "hooks"},
+    "schedule": {"errors"},
+    "watching": BASE | {"backends", "hooks", "lines", "plots", "schedule"},
+    "plots": BASE | {"lines"},
 }
 FRAMEWORKS = {"torch", "jax", "flax", "mindspore", "mxnet", "tensorflow", "keras"}
 MAY_IMPORT_TORCH = ("backends/torch/", "testing/")
@@ -89,6 +93,7 @@ def test_public_names_are_the_agreed_ones():
             *["register_load_state_dict_pre_hook", "register_load_state_dict_post_hook"],
             *["Hook", "Hooks", "hook_output", "hook_outputs"],
             *["HooklineError", "HookError", "InvalidArgument", "MissingExtra", "NoSuchSite", "NotRecorded"],
+            *["watch", "Watch"],
             *["RecordingTooLarge", "RunError", "Unsupported", "WrongReplacement"],
         ]
     )

@@ -1,7 +1,8 @@
 """Hook, line and sinker for neural networks.
 
-**Hooks** attach to any layer or gradient of a model. Every public name is here; each is imported
-when it is first used, and a framework only when one of its models is handed over.
+**Hooks** attach to any layer or gradient of a model, **lines** reduce what flows past to statistics.
+Every public name is here; each is imported when it is first used, and a framework only when one of
+its models is handed over.
 """
 
 from __future__ import annotations
@@ -46,13 +47,17 @@ _HOME = {
     ),
     "hooks.stored": ("Hook", "Hooks", "hook_output", "hook_outputs"),
     "sites": ("Site",),
+    "watching.watch": ("Watch", "watch"),
 }
+_FOLDERS = ("lines", "plots", "schedule", "testing")
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 
 __all__ = ["__version__", *sorted(_MODULE_OF)]  # a list of names, written once above
 
 
 def __getattr__(name: str) -> Any:
+    if name in _FOLDERS:
+        return importlib.import_module(f"hookline.{name}")
     if name not in _MODULE_OF:
         raise AttributeError(f"hookline has no {name!r}; it has {', '.join(sorted(_MODULE_OF))}.")
     value = getattr(importlib.import_module(f"hookline.{_MODULE_OF[name]}"), name)
@@ -61,7 +66,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return [*globals(), *_MODULE_OF]
+    return [*globals(), *_MODULE_OF, *_FOLDERS]
 
 
 if TYPE_CHECKING:
@@ -97,3 +102,5 @@ if TYPE_CHECKING:
     from hookline.hooks.stored import hook_output as hook_output
     from hookline.hooks.stored import hook_outputs as hook_outputs
     from hookline.sites import Site as Site
+    from hookline.watching.watch import Watch as Watch
+    from hookline.watching.watch import watch as watch

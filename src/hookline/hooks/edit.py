@@ -14,6 +14,7 @@ from typing import Any
 from hookline.backends import resolve
 from hookline.backends.protocol import Backend, FunctionTap, Label, Rank, Wish
 from hookline.errors import InvalidArgument, NoSuchSite, WrongReplacement
+from hookline.globs import matcher
 from hookline.hooks.audit import Audit, AuditEntry
 from hookline.hooks.calls import Call, SiteRecord
 from hookline.hooks.gradients import InputGradients, OutputGradients
@@ -21,7 +22,7 @@ from hookline.hooks.handles import all_or_nothing
 from hookline.hooks.placing import callers_line, needs_callable
 from hookline.hooks.reasons import why_silent
 from hookline.hooks.replacing import as_arguments, called, checked
-from hookline.hooks.select import WILD, Place, Tree, glob_pattern, select
+from hookline.hooks.select import Place, Tree, select
 from hookline.hooks.session import Session
 from hookline.sites import KINDS, Site
 from hookline.trees import mismatch, zip_leaves
@@ -251,14 +252,10 @@ def _parsed(backend: Backend, model: Any, tree: Tree, key: Any, change: Any) -> 
         places = select(tree, where)
     except NoSuchSite:
         tensors = backend.tensors_of(model) if isinstance(where, str) and kind == "output" else {}
-        names = [name for name in tensors if name == where or _globbed(where, name)]
+        names = [name for name in tensors if matcher(where)(name)]
         if not names:
             raise NoSuchSite(where, [*tree.modules, *tensors]) from None
         return [WeightEdit(Place(name, tensors[name]), "output", change) for name in names]
     if isinstance(change, Skip):
         return [SkippedModule(place, "output", change) for place in places]
     return [SiteEdit(place, kind, change) for place in places]
-
-
-def _globbed(where: str, name: str) -> bool:
-    return bool(WILD.search(where) and glob_pattern(where).fullmatch(name))

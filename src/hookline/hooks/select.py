@@ -9,15 +9,12 @@ Upstream: the names and modules that a backend lists. Downstream: register, reco
 
 from __future__ import annotations
 
-import fnmatch
 import re
 from collections.abc import Callable, Iterable
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 from hookline.errors import InvalidArgument, NoSuchSite
-
-WILD = re.compile(r"[*?\[]")
+from hookline.globs import WILD, matcher
 
 
 class Place(NamedTuple):
@@ -131,9 +128,8 @@ def _named(name: str) -> Callable[[Tree], set[str]]:
 
 
 def _globbed(pattern: str) -> Callable[[Tree], set[str]]:
-    matches = glob_pattern(pattern).fullmatch
-    # The root's name is empty: only `**`, which crosses everything, means it.
-    return lambda tree: {name for name in tree.modules if matches(name) and (name or pattern == "**")}
+    matches = matcher(pattern)
+    return lambda tree: {name for name in tree.modules if matches(name)}
 
 
 def _any_of(conditions: list[Where]) -> Callable[[Tree], set[str]]:
@@ -169,32 +165,3 @@ def _is_module_like(tree: Tree, thing: Any) -> bool:
     """Whether `thing` shares a framework base class with the modules of the tree."""
     bases = {base for base in type(tree.modules[""]).__mro__ if base is not object}
     return any(base in bases for base in type(thing).__mro__)
-
-
-@lru_cache(maxsize=256)
-def glob_pattern(pattern: str) -> re.Pattern[str]:
-    """The regex of a glob: `*` and `?` stay within one part of a name, `**` crosses dots.
-
-    >>> [bool(glob_pattern("**.conv?").fullmatch(n)) for n in ("conv1", "layer1.0.conv2", "layer1.conv")]
-    [True, True, False]
-    """
-    out, rest = "", pattern
-    starts_part = True
-    while rest:
-        crosses = starts_part and rest.startswith("**.")
-        starts_part = crosses or rest[0] == "."
-        if crosses:
-            out, rest = out + r"(?:.*\.)?", rest[3:]  # also at the top, where there is no dot
-        elif rest.startswith("**"):
-            out, rest = out + ".*", rest[2:]
-        elif rest[0] == "*":
-            out, rest = out + "[^.]*", rest[1:]
-        elif rest[0] == "?":
-            out, rest = out + "[^.]", rest[1:]
-        elif rest[0] == "[" and (end := rest.find("]", 3 if rest[1:2] == "!" else 2)) > 0:
-            # fnmatch knows the traps of brackets; like the others, they stay within one part.
-            brackets = fnmatch.translate(rest[: end + 1]).removeprefix("(?s:").removesuffix(r")\Z")
-            out, rest = out + r"(?!\.)" + brackets, rest[end + 1 :]
-        else:
-            out, rest = out + re.escape(rest[0]), rest[1:]
-    return re.compile(out, re.DOTALL)

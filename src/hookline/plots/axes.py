@@ -6,7 +6,7 @@ import importlib
 from typing import Any
 
 from hookline.errors import InvalidArgument, MissingExtra
-from hookline.hooks.select import glob_pattern
+from hookline.globs import matcher
 
 Row = dict[str, Any]
 FEW = 10
@@ -32,7 +32,7 @@ def pyplot() -> Any:
 
 def chosen(rows: list[Row], site: str | None, kind: str, *, mode: str = "train") -> dict[str, list[Row]]:
     """The rows of a kind by site, in order of execution and of steps; InvalidArgument where there are none."""
-    matches = None if site is None else glob_pattern(site).fullmatch
+    matches = None if site is None else matcher(site)
     found: dict[str, list[Row]] = {}
     for row in rows:
         if row["kind"] == kind and (matches is None or matches(row["site"])):

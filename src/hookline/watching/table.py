@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any, Protocol
 
-from hookline.hooks.select import glob_pattern
+from hookline.globs import matcher
 
 Row = dict[str, Any]
 
@@ -50,7 +50,7 @@ class Table:
 
     def rows(self, site: str | None = None, kind: str | None = None, step: int | None = None) -> list[Row]:
         """The rows in memory, those of a site (a name or glob), a kind or a step only."""
-        matches = None if site is None else glob_pattern(site).fullmatch
+        matches = None if site is None else matcher(site)
         return [
             row
             for rows in self._steps
