@@ -10,6 +10,7 @@ ROWS = {
     "observer": "bench.observer",
     "gradients": "bench.gradients",
     "record": "bench.record",
+    "watch": "bench.watch",
     "stop": "bench.stop",
     "nothing": "bench.nothing",
     "import": "bench.imports",

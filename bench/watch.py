@@ -1,0 +1,116 @@
+"""Row watch: statistics of every layer while a model runs and while it trains."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+
+import hookline
+from bench.harness import Case, Goal, Table
+from bench.models import gpt2, resnet50, tiny, twin
+
+
+def tables() -> Iterator[Table]:
+    for title, build, goals in (
+        ("ResNet-50", resnet50, (1.08, 1.20)),
+        ("GPT-2 size", gpt2, (None, None)),
+        ("1000 tiny modules", tiny, (None, None)),
+    ):
+        model, x = build()
+        yield Table(f"Statistics of all outputs, {title}, forward", _forward_cases(model, x, *goals), rounds=12)
+    model, x = resnet50()
+    yield Table(
+        "Watching activations, gradients and parameters, ResNet-50, training step",
+        _training_cases(model, x[:, :, :96, :96].repeat(4, 1, 1, 1)),
+        rounds=10,
+        note="Batch 4 of 96 x 96. Every step is recorded; attach and detach are in the time.",
+    )
+
+
+def _forward_cases(model: Any, x: Any, plain_goal: float | None, hist_goal: float | None) -> list[Case]:
+    ours, with_hist, body, calls = (twin(model) for _ in range(4))
+
+    def goal(limit: float | None) -> Goal | None:
+        return None if limit is None else Goal(limit)
+
+    return [
+        Case("plain", partial(_no_grad, model, x)),
+        Case("hookline.watch", partial(_watched, ours, x, histogram=False), goal=goal(plain_goal)),
+        Case("hookline.watch, histogram", partial(_watched, with_hist, x, histogram=True), goal=goal(hist_goal)),
+        Case("fastai's body: mean, std, near zero", partial(_hooked, body, x, _three)),
+        Case("fastai's body with its histogram", partial(_hooked, twin(body), x, _three_and_hist)),
+        Case("torch calls, one per statistic", partial(_hooked, calls, x, _eleven)),
+    ]
+
+
+def _no_grad(model: Any, x: Any) -> Any:
+    with torch.no_grad():
+        return model(x)
+
+
+def _watched(model: Any, x: Any, *, histogram: bool) -> Any:
+    with torch.no_grad(), hookline.watch(model, grads=False, params=False, histogram=histogram) as w:
+        model(x)
+    return w
+
+
+def _hooked(model: Any, x: Any, reduce: Callable[[torch.Tensor], Any]) -> list[Any]:
+    kept: list[Any] = []
+
+    def hook(module: Any, args: Any, output: Any) -> None:
+        if isinstance(output, torch.Tensor):
+            kept.append(reduce(output.detach().float()))
+
+    handles = [module.register_forward_hook(hook) for module in model.modules()]
+    with torch.no_grad():
+        model(x)
+    for handle in handles:
+        handle.remove()
+    return kept
+
+
+def _three(t: torch.Tensor) -> Any:
+    return t.mean().item(), t.std().item(), (t <= 0.05).long().sum().item() / t.numel()
+
+
+def _three_and_hist(t: torch.Tensor) -> Any:
+    return _three(t), t.histc(40, 0, 10)
+
+
+def _eleven(t: torch.Tensor) -> Any:
+    finite = torch.isfinite(t)
+    return (
+        t.mean(), t.std(), t.min(), t.max(), t.abs().max(), t.norm(), (t == 0).sum(),
+        (t.abs() <= 0.05).sum(), torch.isnan(t).sum(), torch.isinf(t).sum(), finite.sum(),
+    )  # fmt: skip
+
+
+def _training_cases(model: nn.Module, x: torch.Tensor) -> list[Case]:
+    def case(name: str, around: Callable[[nn.Module], Any] | None, goal: Goal | None = None) -> Case:
+        own = twin(model).train()
+        optimizer = torch.optim.SGD(own.parameters(), lr=1e-3)
+        return Case(name, partial(_step, own, optimizer, x, around), goal=goal)
+
+    return [
+        case("plain", None),
+        case("hookline.watch, histogram", hookline.watch, Goal(1.25)),
+        case("hookline.watch", partial(hookline.watch, histogram=False), Goal(1.25)),
+        case("hookline.watch, 1 step in 10", partial(hookline.watch, every=lambda step: step == 9)),
+    ]
+
+
+def _step(model: nn.Module, optimizer: Any, x: torch.Tensor, around: Callable[[nn.Module], Any] | None) -> None:
+    def work() -> None:
+        optimizer.zero_grad()
+        model(x).square().mean().backward()
+        optimizer.step()
+
+    if around is None:
+        work()
+    else:
+        with around(model):
+            work()
