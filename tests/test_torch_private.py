@@ -15,15 +15,16 @@ def test_hook_dictionaries_are_what_register_forward_hook_fills():
     module = nn.Linear(1, 1)
     pre = module.register_forward_pre_hook(lambda m, a, k: None, with_kwargs=True)
     post = module.register_forward_hook(lambda m, a, k, o: None, with_kwargs=True)
-    assert list(vars(module)[compat.PRE_HOOKS]) == [pre.id] and vars(module)[compat.PRE_WITH_KWARGS][pre.id]
-    assert list(vars(module)[compat.POST_HOOKS]) == [post.id] and vars(module)[compat.POST_WITH_KWARGS][post.id]
+    for handle, after in ((pre, False), (post, True)):
+        hooks, with_kwargs = compat.hook_dicts(module, after=after)
+        assert list(hooks) == [handle.id] and with_kwargs[handle.id]
     assert compat.fresh_hook_id() > post.id
     assert module.register_forward_hook(lambda m, a, o: None).id > post.id
 
 
 def test_an_entry_in_the_dictionary_is_called():
     module, seen = nn.Linear(1, 1), []
-    vars(module)[compat.POST_HOOKS][compat.fresh_hook_id()] = lambda m, a, o: seen.append(o)
+    compat.hook_dicts(module, after=True)[0][compat.fresh_hook_id()] = lambda m, a, o: seen.append(o)
     module(torch.ones(1))
     assert len(seen) == 1
 

@@ -130,7 +130,7 @@ class Listening(Protocol):
     `views` are (output, version) pairs, for the audit.
     """
 
-    views: list[tuple[Any, int]]
+    views: list[tuple[Any, int]] | tuple[()]
 
     def enter(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
         """The arguments to go on with."""
@@ -240,10 +240,13 @@ class Backend(Protocol):
 
     # Gradients
 
-    def listener(self, on_input: GradSink, on_output: GradSink) -> Listening:
+    def memory(self, module: Any) -> Any:
+        """What the passages of one site may remember from call to call."""
+
+    def listener(self, on_input: GradSink, on_output: GradSink, memory: Any) -> Listening:
         """A passage that reports each leaf's gradient and changes nothing."""
 
-    def joined_inputs(self, sink: JointSink, on_output: GradSink) -> Joining:
+    def joined_inputs(self, sink: JointSink, on_output: GradSink, memory: Any) -> Joining:
         """A passage that brings the gradients of all inputs together, those of the outputs told before."""
 
     def joined(self, output: Any, sink: JointSink) -> Any:
@@ -256,6 +259,9 @@ class Backend(Protocol):
         """Has `sink(name, grad)` called for each of the module's own parameters."""
 
     # Recomputation (activation checkpointing)
+
+    def backward_number(self) -> int:
+        """Which backward is under way; -1 where none is."""
 
     def in_recompute(self) -> bool:
         """Whether the forward under way repeats an earlier one."""

@@ -167,10 +167,26 @@ class SiteRecord:
     def __init__(self, name: str, aliases: tuple[str, ...], store: Store | None) -> None:
         self.name = name
         self.aliases = aliases
-        self.calls: list[Call] = []
+        self.outputs: list[tuple[int, Any]] = []
         self.store = store
+        self._calls: list[Call] = []
         self.why: str | None = None
         self._param_grads: dict[str, Any] | None = None
+
+    @property
+    def calls(self) -> list[Call]:
+        """Every call, in order.
+
+        Where only outputs are kept, events leave (order, output) pairs, of which calls are made here:
+        an event is much more frequent than a reading.
+        """
+        if self.outputs:
+            pairs, self.outputs = self.outputs, []
+            for order, output in pairs:
+                call = Call(self.name, order, self.store)
+                call._output = output
+                self._calls.append(call)
+        return self._calls
 
     @property
     def output(self) -> Any:

@@ -10,18 +10,21 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from hookline.backends.protocol import Backend, FunctionTap, Label, Rank, Wish
+from hookline.backends.protocol import Backend, FunctionTap, Label, Rank, Tap, Wish
 from hookline.hooks.pending import Pending
 from hookline.hooks.replacing import Gradients, Shapes, called
 from hookline.hooks.select import Place
 from hookline.hooks.session import Session
 
 
-class OutputGradients:
+class OutputGradients(Tap):
     """Has `hook(module, grad_output)` called with the gradients of all outputs of a call.
 
     With `wrap` the hook gets a tuple in any case, else the gradients in the output's own structure.
     """
+
+    kwargs = False
+    rank = Rank.GRADIENT
 
     def __init__(
         self,
@@ -33,17 +36,16 @@ class OutputGradients:
         *,
         wrap: bool = True,
     ) -> None:
-        self._backend, self._place, self._label, self._hook = backend, place, label, hook
+        self._backend, self._place, self.label, self._hook = backend, place, label, hook
         self._session, self._outputs = session, Shapes(backend, label, wrap=wrap)
 
     def wishes(self) -> list[Wish]:
-        tap = FunctionTap(self.after, self._label, kwargs=False, rank=Rank.GRADIENT)
-        return [Wish(self._place.module, tap)]
+        return [Wish(self._place.module, self)]
 
-    def after(self, module: Any, args: Any, output: Any) -> Any:
+    def __call__(self, module: Any, args: Any, output: Any) -> Any:
         if self._session is not None and not self._session.sees_this_context():
             return None
-        label, hook = self._label, self._hook
+        label, hook = self.label, self._hook
         gradients = self._outputs.of(output)
         # The graph holds this closure and a module may hold the graph, so it must not hold the module.
         owner = weakref.ref(module)
@@ -56,7 +58,7 @@ class OutputGradients:
         return None if new is output else new
 
 
-class InputGradients:
+class InputGradients(Tap):
     """Has `hook(module, grad_input, grad_output)` called with all gradients of a call.
 
     Where no input needs a gradient, it is called when those of the outputs are known.
@@ -70,30 +72,28 @@ class InputGradients:
         hook: Callable[..., Any],
         session: Session | None = None,
     ) -> None:
-        self._backend, self._place, self._label, self._hook = backend, place, label, hook
+        self._backend, self._place, self.label, self._hook = backend, place, label, hook
         self._session = session
         self._pending = Pending()
+        self._memory = backend.memory(place.module)
         self._inputs = Shapes(backend, label, wrap=False)
         self._outputs = Shapes(backend, label, wrap=True)
 
     def wishes(self, *, original: bool = False) -> list[Wish]:
-        module, label = self._place.module, self._label
-        rank = Rank.ORIGINAL if original else Rank.GRADIENT
-        return [
-            Wish(module, FunctionTap(self.before, label, after=False, rank=Rank.GRADIENT)),
-            Wish(module, FunctionTap(self.after, label, rank=rank)),
-        ]
+        self.rank = Rank.ORIGINAL if original else Rank.GRADIENT
+        before = FunctionTap(self.before, self.label, after=False, rank=Rank.GRADIENT)
+        return [Wish(self._place.module, before), Wish(self._place.module, self)]
 
     def before(self, module: Any, args: Any, kwargs: Any) -> Any:
         if self._session is not None and not self._session.sees_this_context():
             return None
-        call = _BackwardCall(self._label, self._hook, module, self._inputs.of(args))
-        joint = self._backend.joined_inputs(call.with_inputs, call.note_output)
-        args, kwargs = joint.enter(args, kwargs)
-        self._pending.put(kwargs, (call, joint))
-        return args, kwargs
+        call = _BackwardCall(self.label, self._hook, module, self._inputs.of(args))
+        joint = self._backend.joined_inputs(call.with_inputs, call.note_output, self._memory)
+        new_args, new_kwargs = joint.enter(args, kwargs)
+        self._pending.put(new_kwargs, (call, joint))
+        return None if new_args is args and new_kwargs is kwargs else (new_args, new_kwargs)
 
-    def after(self, module: Any, args: Any, kwargs: Any, output: Any) -> Any:
+    def __call__(self, module: Any, args: Any, kwargs: Any, output: Any) -> Any:
         if (entry := self._pending.take(kwargs)) is None:
             return None
         call, joint = entry

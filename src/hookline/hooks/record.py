@@ -99,7 +99,8 @@ class Recorder:
         self._signal = StopForward()
         self.order = itertools.count()
         self.number = self._session.number
-        self.tensor, self.in_recompute = backend.tensor, backend.in_recompute
+        self.tensor = backend.tensor
+        self.in_recompute, self.backward_number = backend.in_recompute, backend.backward_number
         self.inputs, self.grads = inputs, grads
         kind = _FullSiteRecorder if inputs or grads else _SiteRecorder
         self.rank = Rank.STOP if stop else Rank.OBSERVE
@@ -145,15 +146,12 @@ class Recorder:
         mine = opened()
         return not mine or self.number in mine
 
-    def finished(self, record: SiteRecord, call: Call) -> None:
-        """Files a completed call; ends the forward if it was the last one wanted."""
-        if not record.calls:
-            self.recording.fire(record)
-        record.calls.append(call)
-        if self.waiting is not None:
-            self.waiting.discard(record.name)
-            if not self.waiting:
-                raise self._signal
+    def end_if_last(self, name: str) -> None:
+        """Ends the forward if every site that was asked for has fired."""
+        assert self.waiting is not None
+        self.waiting.discard(name)
+        if not self.waiting:
+            raise self._signal
 
     def _hear_parameters(self, site: _SiteRecorder, line: str) -> Callable[[], None]:
         label = Label("record", "recording of parameter gradients", site.record.name, line)
@@ -185,15 +183,18 @@ class _SiteRecorder(Tap):
         if mine and recorder.number not in mine:
             self.elsewhere += 1
             return
-        if recorder.in_recompute():
+        if recorder.backward_number() != -1 and recorder.in_recompute():
             return
         record, store = self.record, self.store
-        call = Call(record.name, next(recorder.order), store)
         if store.copy is not None and type(output) is recorder.tensor:
-            call._output = store.copy(output)
+            stored = store.copy(output)
         else:
-            call._output = store.tree(output, record.name)
-        recorder.finished(record, call)
+            stored = store.tree(output, record.name)
+        if not record.outputs:
+            recorder.recording.fire(record)
+        record.outputs.append((next(recorder.order), stored))
+        if recorder.waiting is not None:
+            recorder.end_if_last(record.name)
 
 
 class _FullSiteRecorder(_SiteRecorder):
@@ -202,6 +203,7 @@ class _FullSiteRecorder(_SiteRecorder):
     def __init__(self, recorder: Recorder, place: Place) -> None:
         super().__init__(recorder, place)
         self.pending = Pending()
+        self.memory = recorder._backend.memory(place.module)
 
     @property
     def under_way(self) -> int:  # type: ignore[override]
@@ -222,7 +224,7 @@ class _FullSiteRecorder(_SiteRecorder):
         call: Call | None
         if backend.in_recompute():
             call, earlier = None, backend.recomputed(self.record.calls) if recorder.grads else None
-            listener = earlier and backend.listener(earlier.take_input_grad, earlier.take_output_grad)
+            listener = earlier and backend.listener(earlier.take_input_grad, earlier.take_output_grad, None)
         else:
             call, listener = Call(self.record.name, next(recorder.order), self.store), None
             if recorder.inputs:
@@ -230,7 +232,8 @@ class _FullSiteRecorder(_SiteRecorder):
                 call._kwargs = self.store.tree(kwargs, self.record.name)
             if recorder.grads:
                 call.sequence = backend.sequence_number()
-                listener = call.listener = backend.listener(call.take_input_grad, call.take_output_grad)
+                listener = backend.listener(call.take_input_grad, call.take_output_grad, self.memory)
+                call.listener = listener
                 single = len(args) == 1 and not kwargs and type(args[0]) is recorder.tensor
                 call.expect_grads(ONE_ARGUMENT if single else slotted((args, kwargs), recorder.tensor)[0])
         if call is None and listener is None:
@@ -249,5 +252,9 @@ class _FullSiteRecorder(_SiteRecorder):
                 tensor = self.recorder.tensor
                 call._template_out = ONE if type(output) is tensor else slotted(output, tensor)[0]
             call._output = self.store.tree(output, self.record.name)
-            self.recorder.finished(self.record, call)
+            if not self.record.calls:
+                self.recorder.recording.fire(self.record)
+            self.record.calls.append(call)
+            if self.recorder.waiting is not None:
+                self.recorder.end_if_last(self.record.name)
         return None if new is output else new

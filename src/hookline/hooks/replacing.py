@@ -60,9 +60,10 @@ class Gradients:
 
     def shown(self, grads: list[Any] | dict[int, Any]) -> Any:
         """The gradients in the structure; a tuple of one where the module returned no tuple."""
-        values = grads if isinstance(grads, dict) else dict(enumerate(grads))
         if self._single:
-            return (values.get(0),) if self._tuple else values.get(0)
+            only = grads.get(0) if isinstance(grads, dict) else grads[0]
+            return (only,) if self._tuple else only
+        values = grads if isinstance(grads, dict) else dict(enumerate(grads))
         return filled(self._template, values)
 
     def taken(self, new: Any, grads: list[Any]) -> list[Any] | None:

@@ -21,7 +21,7 @@ from hookline.backends.torch import (
     values,
 )
 from hookline.backends.torch.joining import JoinedInputs, joined, tapped
-from hookline.backends.torch.listening import Listener
+from hookline.backends.torch.listening import Listener, memory
 from hookline.errors import InvalidArgument
 
 
@@ -41,10 +41,12 @@ class TorchBackend:
     read_safetensors = staticmethod(storage.read_safetensors)
     why_silent = staticmethod(modules.why_silent)
     remarks = staticmethod(modules.remarks)
+    backward_number = staticmethod(compat.graph_task)
     in_recompute = staticmethod(compat.in_recompute)
     sequence_number = staticmethod(compat.sequence_number)
     recomputed = staticmethod(parameters.recomputed)
     hear_parameters = staticmethod(parameters.hear_parameters)
+    memory = staticmethod(memory)
     listener = Listener
     joined_inputs = JoinedInputs
     joined = staticmethod(joined)

@@ -8,16 +8,27 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
+from operator import attrgetter, methodcaller
 from typing import Any
 
 import torch
 from torch.utils.hooks import RemovableHandle
 
-# The hook dictionaries of a module. `register_forward_hook` writes the same entries, and makes a
-# handle with two weak references for each: 1.4 us more to attach and as much to remove, on every
-# module. A public way to register one hook on many modules would replace this.
-PRE_HOOKS, PRE_WITH_KWARGS = "_forward_pre_hooks", "_forward_pre_hooks_with_kwargs"
-POST_HOOKS, POST_WITH_KWARGS = "_forward_hooks", "_forward_hooks_with_kwargs"
+Hooks = tuple["OrderedDict[int, Any]", "OrderedDict[int, bool]"]
+
+
+def hook_dicts(module: torch.nn.Module, *, after: bool) -> Hooks:
+    """The hooks of a module before or after its forward, and which of them take keyword arguments.
+
+    `register_forward_hook` writes the same entries, and makes a handle with two weak references for
+    each: 1.4 us more to attach and as much to remove, on every module. A public way to register one
+    hook on many modules would replace this. Read as attributes, never by `vars(module)`: that makes
+    Python 3.11 build a real __dict__, which slows every later call of the module.
+    """
+    if after:
+        return module._forward_hooks, module._forward_hooks_with_kwargs  # type: ignore[return-value]
+    return module._forward_pre_hooks, module._forward_pre_hooks_with_kwargs  # type: ignore[return-value]
+
 
 # Tell in which backward, and in which of its nodes, this code runs; -1 and None outside of one.
 # A public form of `torch.autograd.graph` would replace them.
@@ -54,14 +65,20 @@ def tensor_hooks(tensor: torch.Tensor) -> list[Any]:
     return list((tensor._backward_hooks or {}).values())
 
 
-def version(tensor: torch.Tensor) -> int:
-    """How often the memory of `tensor` was written to by in-place operations."""
-    return int(tensor._version)
+# These run several times on every call of a module: made in C, they cost no Python frame.
+version: Callable[[torch.Tensor], int] = attrgetter("_version")
+"""How often the memory of a tensor was written to by in-place operations."""
+
+is_view: Callable[[torch.Tensor], bool] = methodcaller("_is_view")
+"""Whether autograd tracks a tensor as a view of another one."""
+
+node_number: Callable[[Any], int] = methodcaller("_sequence_nr")
+"""The sequence number that an autograd node got; see `sequence_number`."""
 
 
 def base_of(tensor: torch.Tensor) -> torch.Tensor | None:
     """The tensor of which autograd tracks `tensor` as a view; None where it is no view."""
-    return tensor._base if tensor._is_view() else None
+    return tensor._base if is_view(tensor) else None
 
 
 def in_recompute() -> bool:
@@ -85,11 +102,6 @@ def unshared(tensor: torch.Tensor) -> bool:
 def compiled(module: torch.nn.Module) -> bool:
     """Whether `module` runs compiled: wrapped by torch.compile, or after module.compile()."""
     return module._compiled_call_impl is not None or type(module).__name__ == "OptimizedModule"
-
-
-def node_number(node: Any) -> int:
-    """The sequence number that an autograd node got; see `sequence_number`."""
-    return int(node._sequence_nr())
 
 
 def unwrapped(tensor: torch.Tensor) -> torch.Tensor:

@@ -14,9 +14,9 @@ from typing import Any
 import torch
 
 from hookline.backends.protocol import GradSink, JointSink
-from hookline.backends.torch.compat import base_of, graph_task, listen
+from hookline.backends.torch.compat import graph_task, is_view, listen
 from hookline.backends.torch.leaves import Ear, aliased, differentiable
-from hookline.backends.torch.listening import Edge, Edges, Found, Listener, totals
+from hookline.backends.torch.listening import Edge, Edges, Found, Listener, Memory, totals
 from hookline.trees import map_leaves
 
 Tensor = torch.Tensor
@@ -29,16 +29,12 @@ class JoinedInputs(Listener):
     `on_output` before.
     """
 
-    __slots__ = ("live", "places", "sink")
+    live = places = 0
 
-    def __init__(self, sink: JointSink, on_output: GradSink) -> None:
-        super().__init__(self._no_sink, on_output)
+    def __init__(self, sink: JointSink, on_output: GradSink, memory: Memory = None) -> None:
         self.sink = sink
-        self.live = self.places = 0
-
-    @staticmethod
-    def _no_sink(numbers: list[int], grad: Any) -> None:
-        raise AssertionError("the gradients of joined inputs go to `sink`")
+        self.on_output = on_output
+        self.memory = memory
 
     def enter(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
         whole = args[0] if len(args) == 1 and not kwargs else (args, kwargs)
@@ -49,7 +45,8 @@ class JoinedInputs(Listener):
             views = {id(leaf): aliased(leaf) for leaf, _ in found if leaf.grad_fn is None}
             args, kwargs = map_leaves(lambda leaf: views.get(id(leaf), leaf), (args, kwargs), Tensor)
             found, _ = differentiable((args, kwargs))
-        self.aim(found)
+        if found:
+            self.aim(found)
         return args, kwargs
 
     def hear_call(self, found: Found, senders: dict[Any, Edges], targets: dict[Edge, list[int]]) -> None:
@@ -57,7 +54,7 @@ class JoinedInputs(Listener):
             ((node, edges),) = senders.items()
             told = None
             leaf, numbers = found[0]
-            if len(found) == 1 and senders.get(leaf.grad_fn) is edges and base_of(leaf) is None:
+            if len(found) == 1 and senders.get(leaf.grad_fn) is edges and not is_view(leaf):
                 told = partial(_told, self.on_output, numbers, leaf.output_nr)
             else:
                 for leaf, numbers in found:

@@ -23,7 +23,7 @@ import torch
 from torch.autograd.graph import get_gradient_edge
 
 from hookline.backends.protocol import GradSink
-from hookline.backends.torch.compat import base_of, graph_task, listen, node_number, sequence_number, version
+from hookline.backends.torch.compat import graph_task, is_view, listen, node_number, sequence_number, version
 from hookline.backends.torch.leaves import Ear, aliased, differentiable, whole_base
 from hookline.trees import map_leaves
 
@@ -31,60 +31,85 @@ Tensor = torch.Tensor
 Edge = tuple[Any, int]
 Edges = list[tuple[int, list[int]]]
 """Of one sender: (index of the edge, numbers of the input's places)."""
+Memory = dict[str, int] | None
+"""Of a site: {name of the autograd node that alone feeds the input: index of that edge}, see `memory`."""
 Found = list[tuple[Tensor, list[int]]]
 
 
 class Listener:
     """One call's passage; sinks get (numbers of the places, gradient), what they return is ignored."""
 
-    __slots__ = ("entered", "on_input", "on_output", "start", "targets", "views")
+    entered: list[tuple[Tensor, int, Edge, list[int]]] | tuple[()] = ()
+    views: list[tuple[Tensor, int]] | tuple[()] = ()
+    targets: dict[Edge, list[int]] | None = None
+    start = 0
 
-    def __init__(self, on_input: GradSink, on_output: GradSink) -> None:
+    def __init__(self, on_input: GradSink, on_output: GradSink, memory: Memory = None) -> None:
         self.on_input = on_input
         self.on_output = on_output
-        self.targets: dict[Edge, list[int]] = {}
-        self.entered: list[tuple[Tensor, int, Edge, list[int]]] = []
-        self.start = 0
-        self.views: list[tuple[Tensor, int]] = []
+        self.memory = memory
 
     def enter(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
         whole = args[0] if len(args) == 1 and not kwargs else (args, kwargs)
-        self.aim(differentiable(whole)[0])
+        found, _ = differentiable(whole)
+        if found:
+            self.aim(found)
         return args, kwargs
 
     def aim(self, found: Found) -> None:
         """Remembers where the gradients of the inputs are sent, before the module runs."""
+        self.targets = targets = {}
         for leaf, numbers in found:
-            self.targets[edge_of(leaf)] = numbers
-            if (base := whole_base(leaf)) is not None:
-                self.entered.append((leaf, version(leaf), edge_of(base), numbers))
+            targets[edge_of(leaf)] = numbers
+            if is_view(leaf) and (base := whole_base(leaf)) is not None:
+                self.entered = [*self.entered, (leaf, version(leaf), edge_of(base), numbers)]
         self.start = sequence_number()
 
     def leave(self, output: Any) -> Any:
         found, _ = differentiable(output)
-        targets, self.targets = self.targets, {}
-        if not targets:
+        targets, self.targets = self.targets, None
+        if targets is None:
             for leaf, numbers in found:
                 self.hear_output(leaf, numbers)
             return output
         for leaf, before, edge, numbers in self.entered:
             if version(leaf) != before:
                 targets[edge] = numbers  # written to, a view is out of the graph and its base stands in
-        self.entered.clear()
+        self.entered = ()
         for leaf, _ in found:
-            if edge_of(leaf) in targets:
+            if (leaf.grad_fn, leaf.output_nr) in targets or leaf.grad_fn is None:
                 output, found = self._identities_apart(output, found, targets)
                 break
-        senders = self.senders([leaf.grad_fn for leaf, _ in found], targets)
+        senders = self._remembered(found, targets)
+        if senders is None:
+            senders = self.senders([leaf.grad_fn for leaf, _ in found], targets)
+            self._remember(found, senders)
         self.hear_call(found, senders, targets)
         return output
+
+    def _remembered(self, found: Found, targets: dict[Edge, list[int]]) -> dict[Any, Edges] | None:
+        """The senders of a one-operation module, if an earlier call found the operation to be the one."""
+        if not self.memory or len(found) != 1 or len(targets) != 1:
+            return None
+        node: Any = found[0][0].grad_fn
+        index = self.memory.get(node.name())
+        if index is None or (numbers := targets.get(node.next_functions[index])) is None:
+            return None
+        return {node: [(index, numbers)]}
+
+    def _remember(self, found: Found, senders: dict[Any, Edges]) -> None:
+        if self.memory is not None and len(found) == 1 and len(senders) == 1:
+            node: Any = found[0][0].grad_fn
+            edges = senders.get(node, ())
+            if len(edges) == 1:
+                self.memory[node.name()] = edges[0][0]
 
     def hear_call(self, found: Found, senders: dict[Any, Edges], targets: dict[Edge, list[int]]) -> None:
         """Puts the hooks of one call on its outputs and on what feeds its inputs."""
         if len(found) == 1 and len(senders) == 1:
             leaf, numbers = found[0]
             node: Any = leaf.grad_fn
-            if node in senders and base_of(leaf) is None:
+            if node in senders and not is_view(leaf):
                 # One operation: one hook hears what comes in and what goes out.
                 node.register_hook(
                     partial(_both, self.on_input, senders[node], self.on_output, numbers, leaf.output_nr)
@@ -98,7 +123,7 @@ class Listener:
 
     def hear_output(self, leaf: Tensor, numbers: list[int]) -> None:
         """A hook on an output; of a view also on its base, which stands in once the view is written to."""
-        if base_of(leaf) is None:
+        if not is_view(leaf):
             listen(leaf, partial(self.on_output, numbers))
             return
         ear = Ear(numbers, self.on_output)
@@ -107,7 +132,7 @@ class Listener:
         if (base := whole_base(leaf)) is not None:
             listen(base, ear.original)
         else:
-            self.views.append((leaf.detach(), version(leaf)))
+            self.views = [*self.views, (leaf.detach(), version(leaf))]
 
     def senders(self, roots: list[Any], targets: dict[Edge, list[int]]) -> dict[Any, Edges]:
         """The nodes of this call with an edge to an input, and which edges these are."""
@@ -148,6 +173,21 @@ class Listener:
     def identity_sink(self, inputs: list[int]) -> GradSink:
         """What hears the gradient of an output that is an input as well."""
         return partial(_identity, self.on_input, inputs, self.on_output)
+
+
+def memory(module: torch.nn.Module) -> Memory:
+    """The memory of a torch module without parts, one for each type; None for any other module.
+
+    Those run one fixed operation, so what one call found holds for the next; code of users may use
+    its input now once and now twice, and is looked through every time.
+    """
+    kind = type(module)
+    if module._modules or not kind.__module__.startswith("torch.nn.modules."):
+        return None
+    return _MEMORIES.setdefault(kind, {})
+
+
+_MEMORIES: dict[type, dict[str, int]] = {}
 
 
 def edge_of(leaf: Tensor) -> Edge:

@@ -10,14 +10,7 @@ from typing import Any
 from torch import nn
 
 from hookline.backends.protocol import Rank, Tap, Wish
-from hookline.backends.torch.compat import (
-    POST_HOOKS,
-    POST_WITH_KWARGS,
-    PRE_HOOKS,
-    PRE_WITH_KWARGS,
-    fresh_hook_id,
-    tensor_hooks,
-)
+from hookline.backends.torch.compat import fresh_hook_id, hook_dicts, tensor_hooks
 
 _order = itertools.count()
 
@@ -35,10 +28,7 @@ def place(wishes: list[Wish]) -> Callable[[], None]:
 
     try:
         for module, tap in wishes:
-            state = vars(module)
-            after = tap.after
-            hooks = state[POST_HOOKS if after else PRE_HOOKS]
-            flags = state[POST_WITH_KWARGS if after else PRE_WITH_KWARGS]
+            hooks, flags = hook_dicts(module, after=tap.after)
             key = number if number not in hooks else fresh_hook_id()
             entries.append((hooks, flags, key))
             tap.order = next(_order)
@@ -46,7 +36,7 @@ def place(wishes: list[Wish]) -> Callable[[], None]:
             if tap.kwargs:
                 flags[key] = True
             if len(hooks) > 1:
-                _sort(hooks, after=after)
+                _sort(hooks, after=tap.after)
     except BaseException:
         remove()
         raise

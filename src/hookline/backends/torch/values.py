@@ -17,6 +17,7 @@ LARGE = 64 * 1024
 """Below this many bytes the allocator hands out memory that is warm already."""
 
 _inference_mode = torch.is_inference_mode_enabled
+_STRIDED = torch.strided
 
 Key = tuple[torch.Size, tuple[int, ...], torch.dtype]
 
@@ -71,7 +72,7 @@ def snapshot(tensor: torch.Tensor, device: Any = None, dtype: Any = None) -> tor
     """
     if tensor.requires_grad:
         tensor = tensor.detach()
-    if device is dtype is None and _is_small(tensor) and not _inference_mode():
+    if device is dtype is None and tensor.layout is _STRIDED and tensor.nbytes < LARGE and not _inference_mode():
         return tensor.clone()
     if dtype is not None and not tensor.is_floating_point():
         dtype = None  # token ids and masks stay what they are
@@ -79,10 +80,6 @@ def snapshot(tensor: torch.Tensor, device: Any = None, dtype: Any = None) -> tor
         with torch.inference_mode(False):
             return _copy(tensor, device, dtype)
     return _copy(tensor, device, dtype)
-
-
-def _is_small(tensor: torch.Tensor) -> bool:
-    return tensor.layout is torch.strided and tensor.numel() * tensor.element_size() < LARGE
 
 
 def _copy(tensor: torch.Tensor, device: Any, dtype: Any) -> torch.Tensor:

@@ -1,0 +1,1 @@
+"""Timings of hookline beside plain torch and other tools; `python -m bench --help` tells how to run them."""

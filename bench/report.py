@@ -1,0 +1,82 @@
+"""Report: tables of results as plain text and as Markdown, and on what machine they were measured."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import os
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from bench.harness import Line
+
+HEADS = ("case", "ratio", "IQR", "unit", "goal", "reached?", "note")
+PACKAGES = ("hookline", "torch", "nnsight", "captum", "fastai", "transformers")
+
+
+@dataclasses.dataclass
+class Result:
+    """A measured table."""
+
+    title: str
+    lines: list[Line]
+    note: str
+    rounds: int
+
+
+def as_text(result: Result) -> str:
+    """A table for the terminal."""
+    rows = _cells(result)
+    widths = [max(len(row[i]) for row in rows) for i in range(len(HEADS))]
+    shown = [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    ]
+    head = f"{result.title} ({result.rounds} rounds)"
+    parts = [head, "-" * len(head), *shown]
+    return "\n".join([*parts, result.note] if result.note else parts) + "\n"
+
+
+def as_markdown(results: list[Result]) -> str:
+    """A whole file: the machine, then all tables."""
+    parts = ["# Timings\n", "Written by `python -m bench --write`.\n", *(f"- {fact}" for fact in facts()), ""]
+    for result in results:
+        head, *rows = _cells(result)
+        parts += [f"## {result.title}\n", f"{result.rounds} rounds. {result.note}".strip() + "\n"]
+        parts += [_markdown_row(head), _markdown_row(["---"] * len(HEADS)), *map(_markdown_row, rows), ""]
+    return "\n".join(parts)
+
+
+def facts() -> list[str]:
+    """What decides timings, and nothing that tells whose machine it is."""
+    versions = ", ".join(f"{name} {_version(name)}" for name in PACKAGES)
+    return [
+        f"CPU: {_cpu()}, {os.cpu_count()} cores, {platform.machine()}",
+        f"Python {platform.python_version()}; {versions}",
+        f"Date: {datetime.date.today().isoformat()}",
+        "Clock: CPU time of the process; torch on one thread; all cases of a table in shuffled rounds; "
+        "ratio = median over rounds of the ratio to the table's first case in the same round; IQR = the quartiles "
+        "of that; unit = what is added to the first case, without sign the time itself",
+    ]
+
+
+def _cells(result: Result) -> list[list[str]]:
+    return [list(HEADS), *([str(value) for value in dataclasses.astuple(line)] for line in result.lines)]
+
+
+def _markdown_row(cells: list[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def _cpu() -> str:
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return models[0] if models else platform.processor() or "unknown"

@@ -1,0 +1,31 @@
+"""Rows: the names of what is measured, and the measuring of one of them in the process that calls."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from bench.report import Result
+
+ROWS = {
+    "observer": "bench.observer",
+    "gradients": "bench.gradients",
+    "record": "bench.record",
+    "stop": "bench.stop",
+    "nothing": "bench.nothing",
+    "import": "bench.imports",
+}
+QUICK = 3  # rounds
+
+
+def measured_row(name: str, rounds: int | None, quick: bool) -> list[Result]:
+    """The results of one row's tables."""
+    import torch
+
+    from bench.harness import WARM_UP, measure
+
+    torch.set_num_threads(1)
+    wanted = rounds or (QUICK if quick else None)
+    return [
+        Result(table.title, measure(table, wanted, 1 if quick else WARM_UP), table.note, wanted or table.rounds)
+        for table in import_module(ROWS[name]).tables()
+    ]
