@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import pickle
 
 import numpy as np
 import pytest
@@ -83,6 +84,12 @@ def test_extras_merge_as_they_say():
         "min": 4.0,
         "max": 8.0,
     }
+
+
+def test_stats_go_to_other_processes():
+    (stats,) = collect([reduce(torch.tensor([1.0, 2.0]), extra=[])])
+    there = pickle.loads(pickle.dumps(stats))
+    alike(there.merge(stats), reduced([1.0, 2.0, 1.0, 2.0]), [1.0, 2.0])
 
 
 def test_rows_without_values():

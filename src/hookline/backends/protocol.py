@@ -236,7 +236,7 @@ class Backend(Protocol):
         """The results of `function(tensor, xp)` as one tensor of 64-bit integers, the bits of float64."""
 
     def fetched(self, tensors: list[Any]) -> list[Any]:
-        """Tensors of 64-bit integers as numpy arrays, with one transfer for each device."""
+        """Tensors of 64-bit integers as flat numpy arrays, with one transfer for each device."""
 
     # Gradients
 

@@ -5,7 +5,7 @@ Upstream: a backend and the C kernel. Downstream: Stats; from there on there are
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -90,39 +90,42 @@ def reduce_channels(tensor: Any, dim: int = 1, histogram: bool = False) -> Reduc
 
 def collect(reduced: Sequence[Reduced]) -> list[Stats]:
     """The Stats of each, in order, with one transfer for each device."""
-    return [stats for (stats,) in collect_channels(reduced)]
+    return [Stats.from_words(words, extra) for words, extra in _fetched(reduced)]
 
 
 def collect_channels(reduced: Sequence[Reduced]) -> list[list[Stats]]:
     """The Stats of each channel of each reduction, with one transfer for each device."""
-    arrived = _fetched(reduced)
-    return [_stats(one, *arrived[number]) for number, one in enumerate(reduced)]
+    widths = [HEADER + bins.COUNT * one.histogram for one in reduced]
+    arrived = [np.frombuffer(words, np.int64) if len(words) else _NONE for words, _ in _fetched(reduced)]
+    return [
+        [Stats.from_words(row) for row in words.reshape(-1, width)]
+        for words, width in zip(arrived, widths, strict=True)
+    ]
 
 
-def _fetched(reduced: Sequence[Reduced]) -> list[tuple[Any, Any]]:
-    """(words, scalars) of each as numpy arrays, or None where there are none."""
-    wanted: dict[str, tuple[Backend, list[tuple[int, int, Any]]]] = {}
-    found: list[list[Any]] = [[None, None] for _ in reduced]
+_NONE = np.empty(0, np.int64)
+
+
+def _fetched(reduced: Sequence[Reduced]) -> list[tuple[Any, Mapping[str, Extra] | None]]:
+    """The words of each in this process's memory, and its extras."""
+    found: list[list[Any]] = [[one.words, one.scalars] for one in reduced]
+    wanted: dict[Backend, list[tuple[int, int]]] = {}
     for number, one in enumerate(reduced):
-        for slot, value in enumerate((one.words, one.scalars)):
-            if isinstance(value, one.backend.tensor):
-                wanted.setdefault(one.backend.name, (one.backend, []))[1].append((number, slot, value))
-            elif value is not None:
-                found[number][slot] = np.frombuffer(value, np.int64)
-    for backend, values in wanted.values():
-        arrays = backend.fetched([value for _, _, value in values])
-        for (number, slot, _), array in zip(values, arrays, strict=True):
+        for slot in (0, 1):
+            if isinstance(found[number][slot], one.backend.tensor):
+                wanted.setdefault(one.backend, []).append((number, slot))
+    for backend, places in wanted.items():
+        arrays = backend.fetched([found[number][slot] for number, slot in places])
+        for (number, slot), array in zip(places, arrays, strict=True):
             found[number][slot] = array
-    return [(words, scalars) for words, scalars in found]
+    return [(words, _extra(one, scalars)) for one, (words, scalars) in zip(reduced, found, strict=True)]
 
 
-def _stats(one: Reduced, words: Any, scalars: Any) -> list[Stats]:
-    extra = None
-    if scalars is not None:
-        numbers = scalars.view(np.float64).tolist()
-        extra = {f.name: Extra(value, f.merge or "mean") for f, value in zip(one.extra, numbers, strict=True)}
-    rows = words.reshape(-1, HEADER + bins.COUNT * one.histogram)
-    return [Stats.from_words(row, extra) for row in rows]
+def _extra(one: Reduced, scalars: Any) -> Mapping[str, Extra] | None:
+    if scalars is None:
+        return None
+    numbers = scalars.view(np.float64).tolist()
+    return {f.name: Extra(value, f.merge or "mean") for f, value in zip(one.extra, numbers, strict=True)}
 
 
 def _backend_of(tensor: Any) -> Backend:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
+from struct import Struct
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +19,7 @@ from hookline.lines.formats import format_of
 
 HEADER = 9
 """64-bit words before the histogram: four doubles and five counts, as `_kernel.h` lays them out."""
+_HEADER = Struct("4d5q")
 
 
 class Extra(NamedTuple):
@@ -50,7 +51,7 @@ class Stats:
     nan: int = 0
     inf: int = 0
     hist: bins.Counts | None = None
-    extra: Mapping[str, Extra] = field(default_factory=lambda: MappingProxyType({}))
+    extra: Mapping[str, Extra] = field(default_factory=dict)
 
     @property
     def finite(self) -> int:
@@ -59,8 +60,13 @@ class Stats:
 
     @classmethod
     def of(cls, values: Any, histogram: bool = True) -> Stats:
-        """The statistics of numbers or a numpy array: plain and slow, in float64."""
-        x = np.asarray(values, np.float64).reshape(-1)
+        """The statistics of numbers or a numpy array: plain and slow, for tests and for data without a framework.
+
+        As everywhere, 0.05 is taken in the values' own dtype.
+        """
+        own = np.asarray(values).reshape(-1)
+        limit = own.dtype.type(0.05) if np.issubdtype(own.dtype, np.floating) else 0.05
+        x = own.astype(np.float64)
         finite = x[np.isfinite(x)]
         hist = None
         if histogram:
@@ -75,22 +81,22 @@ class Stats:
             max=float(finite.max(initial=-math.inf)),
             sumsq=float((finite**2).sum()),
             zeros=int((x == 0).sum()),
-            near_zero=int((np.abs(x) <= 0.05).sum()),
+            near_zero=int((np.abs(own) <= limit).sum()),
             nan=int(np.isnan(x).sum()),
             inf=int(np.isinf(x).sum()),
             hist=hist,
         )
 
     @classmethod
-    def from_words(cls, words: bins.Counts, extra: Mapping[str, Extra] | None = None) -> Stats:
-        """The statistics in a reduction's result: HEADER words and, if there are more, the histogram."""
-        mean, m2, low, high = words[:4].view(np.float64).tolist()
-        finite, zeros, near_zero, nan, inf = words[4:HEADER].tolist()
-        hist = words[HEADER:].copy() if len(words) > HEADER else None
+    def from_words(cls, words: Any, extra: Mapping[str, Extra] | None = None) -> Stats:
+        """The statistics in a reduction's result: HEADER words and, if there are more, the histogram.
+
+        `words` is any memory of 64-bit integers; the histogram goes on living in it.
+        """
+        mean, m2, low, high, finite, zeros, near_zero, nan, inf = _HEADER.unpack_from(words)
+        hist = np.frombuffer(words, np.int64, offset=8 * HEADER) if len(words) > HEADER else None
         sumsq = m2 + finite * (mean * mean)  # both terms are positive: nothing cancels
-        return cls(
-            finite + nan + inf, mean, m2, low, high, sumsq, zeros, near_zero, nan, inf, hist, extra or cls().extra
-        )
+        return cls(finite + nan + inf, mean, m2, low, high, sumsq, zeros, near_zero, nan, inf, hist, extra or {})
 
     def merge(self, other: Stats) -> Stats:
         """The statistics of both parts' values together, as if they had been reduced in one pass.

@@ -181,7 +181,7 @@ def scalars(functions: list[Callable[..., Any]], tensor: Tensor) -> Tensor:
 
 
 def fetched(tensors: list[Tensor]) -> list[Any]:
-    """The tensors as numpy arrays; all of one device come in one transfer."""
+    """The tensors as flat numpy arrays; all of one device come in one transfer."""
     found: list[Any] = [None] * len(tensors)
     places: dict[torch.device, list[int]] = {}
     for place, tensor in enumerate(tensors):
@@ -189,5 +189,5 @@ def fetched(tensors: list[Tensor]) -> list[Any]:
     for own in places.values():
         together = torch.cat([tensors[place].reshape(-1) for place in own]).cpu()
         for place, part in zip(own, torch.split(together, [tensors[place].numel() for place in own]), strict=True):
-            found[place] = part.numpy().reshape(tuple(tensors[place].shape))
+            found[place] = part.numpy()
     return found
