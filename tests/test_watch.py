@@ -9,6 +9,7 @@ from torch import nn
 
 import hookline
 from conftest import same_bits, tensors
+from hookline.lines.registry import forget, statistic
 from hookline.schedule import any_of, every, first, logspaced
 from hookline.testing import ZOO, untouched
 from hookline.watching.watch import watch
@@ -358,7 +359,68 @@ def test_bad_input_is_refused_and_leaves_nothing(model, options, word):
 
 
 def test_added_statistics_are_columns(model):
-    with watch(model, stats={"p99": lambda stats: stats.quantile(0.99)}) as w:
-        train(model, steps=1)
+    @statistic("test_peak", merge="max")
+    def peak(x, xp):
+        return x.abs().max() * 2
+
+    try:
+        with watch(model, stats=["p99", "test_peak"]) as w:
+            train(model, steps=1, accumulate=2)
+    finally:
+        forget("test_peak")
     row = w.rows("0", kind="output")[0]
-    assert row["min"] <= row["p99"] <= row["max"]
+    assert row["min"] <= row["p99"] <= row["max"] and row["test_peak"] == pytest.approx(2 * row["absmax"])
+    with pytest.raises(hookline.InvalidArgument, match="Did you mean 'p99'"):
+        watch(model, stats=["p9"])
+
+
+def test_channels_are_reduced_one_by_one_on_request():
+    model = nn.Conv2d(2, 3, 3)
+    x = torch.randn(4, 2, 6, 6)
+    with torch.no_grad(), watch(model, channels=1) as w:
+        out = model(x)
+    channels = w.rows("", kind="output")[0]["channels"]
+    assert channels["mean"] == pytest.approx(out.mean(dim=(0, 2, 3)).tolist(), rel=1e-5)
+    assert channels["std"] == pytest.approx(out.transpose(0, 1).flatten(1).std(dim=1).tolist(), rel=1e-5)
+
+
+class Parts(nn.Module):
+    """Called only part by part, as Lightning's training_step does it."""
+
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = nn.Linear(3, 4), nn.Linear(4, 2)
+
+    def training_step(self, x):
+        return self.head(self.body(x)).square().mean()
+
+
+@pytest.mark.parametrize("schedule", [1, 3])
+def test_a_model_that_is_only_called_part_by_part_has_its_steps(schedule):
+    model = Parts()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with watch(model, every=schedule) as w:
+        for _ in range(7):
+            optimizer.zero_grad()
+            model.training_step(torch.randn(5, 3)).backward()
+            optimizer.step()
+    assert [row["step"] for row in w.rows("body", kind="output")] == list(range(0, 7, schedule))
+    assert [row["count"] for row in w.rows("body", kind="output")] == [20] * len(range(0, 7, schedule))
+    assert {row["call"] for row in w.rows()} == {0}
+
+
+def test_steps_may_be_told_by_a_trainer():
+    model = make()
+    with watch(model) as w:
+        w.steps_by_hand()
+        for _ in range(3):
+            loss = model(torch.randn(6, 3)).square().mean()
+            grads = torch.autograd.grad(loss, list(model.parameters()))
+            w.before_step({id(p): g for p, g in zip(model.parameters(), grads, strict=True)})
+            with torch.no_grad():
+                for p, g in zip(model.parameters(), grads, strict=True):
+                    p -= 0.1 * g
+            w.after_step()
+    assert [row["step"] for row in w.rows("0", kind="output")] == [0, 1, 2]
+    update, grad = w.rows("0.weight", kind="update")[1], w.rows("0.weight", kind="param_grad")[1]
+    assert update["l2"] == pytest.approx(0.1 * grad["l2"], rel=1e-4)

@@ -165,6 +165,9 @@ class Backend(Protocol):
     def named_modules(self, model: Any) -> Iterable[tuple[str, Any]]:
         """Every module under every name, parents first; Unsupported where hooks can't work."""
 
+    def children(self, model: Any) -> list[Any]:
+        """The modules directly below the model."""
+
     def tensors_of(self, model: Any) -> dict[str, Any]:
         """Every parameter and buffer by its dotted name."""
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from hookline.lines import Reduced, Stats, collect
+from hookline.lines import Reduced, Stats, collect, collect_channels, reduce, reduce_channels
+from hookline.lines.registry import on_tensors, values
 from hookline.watching.table import Row
+
+BY_CHANNEL = ("output", "input", "grad_output", "grad_input")
+COLUMNS = ("count", "mean", "std", "min", "max", "absmax", "l2", "zeros", "near_zero", "nan", "inf")
 
 
 class Key(NamedTuple):
@@ -18,34 +21,48 @@ class Key(NamedTuple):
     mode: str
 
 
+class Wanted(NamedTuple):
+    """What is computed of each tensor, besides the statistics that every row has."""
+
+    histogram: bool = True
+    stats: tuple[str, ...] = ()
+    channels: int | None = None
+
+
 class Gathered:
     """The reductions of the step under way. Parts with one key, of micro-batches or of several
     tensors of one output, are merged to what one pass over all of them would give."""
 
-    def __init__(self) -> None:
+    def __init__(self, wanted: Wanted) -> None:
+        self._wanted = wanted
+        self._on_tensors = tuple(found.name for found in on_tensors(wanted.stats))
         self._reduced: dict[Key, list[Reduced]] = {}
+        self._channels: dict[Key, list[Reduced]] = {}
         self._numbers: dict[tuple[Key, str], Any] = {}
 
     def __bool__(self) -> bool:
         return bool(self._reduced)
 
-    def add(self, key: Key, reduced: Reduced) -> None:
-        self._reduced.setdefault(key, []).append(reduced)
+    def add(self, key: Key, tensor: Any) -> None:
+        """Reduces a tensor; nothing of it is kept but a few numbers, on its own device."""
+        histogram, _, dim = self._wanted
+        self._reduced.setdefault(key, []).append(reduce(tensor, histogram, self._on_tensors))
+        if dim is not None and key.kind in BY_CHANNEL and tensor.ndim > dim:
+            self._channels.setdefault(key, []).append(reduce_channels(tensor, dim))
 
     def add_number(self, key: Key, name: str, number: Any) -> None:
         """One more column of a row; a number or a scalar tensor, read when the step ends."""
         self._numbers[key, name] = number
 
-    def rows(self, step: int, rank: int, derived: dict[str, Callable[[Stats], float]]) -> list[Row]:
+    def rows(self, step: int, rank: int) -> list[Row]:
         """The rows of the step, after one transfer for all of them; nothing is gathered any more."""
         reduced, self._reduced = self._reduced, {}
+        channels, self._channels = self._channels, {}
         numbers, self._numbers = self._numbers, {}
         stats = iter(collect([part for parts in reduced.values() for part in parts]))
         rows: dict[Key, Row] = {}
         for key, parts in reduced.items():
-            merged = next(stats)
-            for _ in parts[1:]:
-                merged = merged.merge(next(stats))
+            merged = Stats.merged(next(stats) for _ in parts)
             rows[key] = {
                 "site": key.site,
                 "kind": key.kind,
@@ -54,12 +71,26 @@ class Gathered:
                 "rank": rank,
                 "mode": key.mode,
                 **merged.row(),
-                **{name: function(merged) for name, function in derived.items()},
+                **values(merged, self._wanted.stats),
             }
         for (key, name), number in numbers.items():
             rows[key][name] = float(number)
-        for key, row in rows.items():
-            weight = rows.get(key._replace(kind="param"))
-            if key.kind == "update" and weight is not None:
-                row["ratio"] = row["l2"] / weight["l2"] if weight["l2"] else float("nan")
+        self._add_channels(rows, channels)
+        _add_ratios(rows)
         return list(rows.values())
+
+    def _add_channels(self, rows: dict[Key, Row], reduced: dict[Key, list[Reduced]]) -> None:
+        """`channels` of a row: {statistic: [one number per channel]}."""
+        arrived = iter(collect_channels([part for parts in reduced.values() for part in parts]))
+        for key, parts in reduced.items():
+            each = [Stats.merged(same) for same in zip(*(next(arrived) for _ in parts), strict=False)]
+            table = [channel.row() for channel in each]
+            rows[key]["channels"] = {name: [row[name] for row in table] for name in COLUMNS}
+
+
+def _add_ratios(rows: dict[Key, Row]) -> None:
+    """`ratio` of an update: its norm relative to that of the weight."""
+    for key, row in rows.items():
+        weight = rows.get(key._replace(kind="param"))
+        if key.kind == "update" and weight is not None:
+            row["ratio"] = row["l2"] / weight["l2"] if weight["l2"] else float("nan")

@@ -59,7 +59,7 @@ class OutputWatcher(Tap):
         """Adds the statistics of every tensor in `tree`; a failure is reported once and ends this site's."""
         try:
             for leaf in leaves(tree, self.watch.backend.tensor):
-                self.watch.gather(key, leaf)
+                self.watch.gathered.add(key, leaf)
         except Exception as error:  # whatever it is, training goes on
             self.broken = True
             warnings.warn(

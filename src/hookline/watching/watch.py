@@ -6,7 +6,7 @@ Upstream: hooks (select, taps, sessions), lines (reduce), a backend (optimizer s
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from types import TracebackType
@@ -19,12 +19,12 @@ from hookline.hooks.handles import Handle, all_or_nothing
 from hookline.hooks.placing import callers_line
 from hookline.hooks.select import Place, Tree, select
 from hookline.hooks.session import Session
-from hookline.lines import Stats, reduce
+from hookline.lines.registry import find
 from hookline.schedule import Schedule, as_schedule
-from hookline.watching.steps import Gathered, Key
+from hookline.watching.steps import Gathered, Wanted
 from hookline.watching.table import Row, Sink, Table
 from hookline.watching.taps import FullWatcher, OutputWatcher
-from hookline.watching.weights import Weights
+from hookline.watching.weights import Weights, parameters_of
 
 
 def watch(
@@ -35,19 +35,23 @@ def watch(
     histogram: bool = True,
     inputs: bool = False,
     grads: bool = True,
-    params: bool = True,
-    stats: dict[str, Callable[[Stats], float]] | None = None,
+    params: bool | Callable[[], dict[str, Any]] = True,
+    stats: Sequence[str] = (),
+    channels: int | None = None,
     scaler: Any = None,
     keep: int = 1000,
     to: Sink | Sequence[Sink] = (),
+    modules: Iterable[tuple[str, Any]] | None = None,
 ) -> Watch:
     """A context manager that gives statistics of activations, gradients and parameters, step by step.
 
     A step is a step of the model's optimizer, which is found by itself; without one, each call of
-    the model is a step. `every` chooses the steps: a number, or a function step -> bool. `stats`
-    adds columns: functions of the Stats of a row. `scaler` is the GradScaler in use, if any:
-    gradients of activations are then given unscaled. Memory keeps the last `keep` steps, sinks
-    (`to`) get all.
+    the model is a step. `every` chooses the steps: a number, or a function step -> bool. `stats` names
+    more statistics of `hookline.lines.registry` ("p99", your own); `channels` is a dimension along
+    which activations and their gradients are also reduced one by one. `scaler` is the GradScaler in
+    use, if any: gradients of activations are then given unscaled. Memory keeps the last `keep`
+    steps, sinks (`to`) get all. Where a model keeps its parts in its own way, `modules` are the (name,
+    module) pairs that `where` chooses from, and `params` may be a function that gives the parameters.
 
     >>> import torch
     >>> model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU())
@@ -63,7 +67,9 @@ def watch(
     20
     """
     backend = resolve(model)
-    tree = Tree(backend.named_modules(model))
+    tree = Tree(backend.named_modules(model) if modules is None else modules)
+    for name in stats:
+        find(name)
     sinks: list[Any] = list(to) if isinstance(to, (list, tuple)) else [to]
     if wrong := [sink for sink in sinks if not hasattr(sink, "write") or not hasattr(sink, "close")]:
         raise InvalidArgument(f"to={wrong[0]!r} is no sink: an object with write(rows) and close() is wanted.")
@@ -73,11 +79,10 @@ def watch(
         select(tree, where),
         as_schedule(every),
         Table(keep, sinks),
-        histogram=histogram,
+        Wanted(histogram, tuple(stats), channels),
         inputs=inputs,
         grads=grads,
         params=params,
-        derived=stats or {},
         scaler=scaler,
     )
 
@@ -92,42 +97,41 @@ class Watch:
         places: list[Place],
         schedule: Schedule,
         table: Table,
+        wanted: Wanted,
         *,
-        histogram: bool,
         inputs: bool,
         grads: bool,
-        params: bool,
-        derived: dict[str, Callable[[Stats], float]],
+        params: bool | Callable[[], dict[str, Any]],
         scaler: Any,
     ) -> None:
         self.backend = backend
         self.session = Session()
         self.grads = grads
         self.is_open = False
-        self.mode = "train"
         self.now = 0
+        self.gathered = Gathered(wanted)
         self._model, self._places = model, places
         self._schedule, self._table = schedule, table
-        self._histogram, self._inputs, self._derived, self._scaler = histogram, inputs, derived, scaler
-        self._gathered = Gathered()
-        self._weights = Weights(backend, places, self.gather) if params else None
+        self._inputs, self._scaler = inputs, scaler
+        named = params if callable(params) else partial(parameters_of, backend, places)
+        self._weights = Weights(backend, named, self.gathered.add) if params else None
         self._attached = ExitStack()
         self._taps: Handle | None = None
         self._watchers: list[OutputWatcher] = []
         self._scale: float | None = None
+        self._mode = "train"
         self._depth = 0  # how deep in calls of the model, which may call itself
-        self._trained = self._due = self._recording = False
+        self._trained = False  # an optimizer has stepped: calls alone make no steps any more
+        self._by_hand = False  # steps are told, see `steps_by_hand`
+        self._due = False  # an optimizer has stepped, and the model has not been called since
+        self._recording = False  # the step under way is one that is recorded
 
     # Reading
 
     def rows(self, site: str | None = None, kind: str | None = None, step: int | None = None) -> list[Row]:
         """The rows in memory: dicts with site, kind, step, call, rank, mode and the statistics."""
-        self._finish_step()
+        self.finish_step()
         return self._table.rows(site, kind, step)
-
-    def step(self, number: int) -> None:
-        """Ends the step under way and sets the number of the next one by hand."""
-        self._end_step(number)
 
     def plot(self, site: str | None = None, kind: str = "output") -> Any:
         """The Figure with mean, std and near-zero curves and colourful dimensions of the chosen sites."""
@@ -135,23 +139,53 @@ class Watch:
 
         return overview(self.rows(), site, kind)
 
+    @property
+    def mode(self) -> str:
+        """Whether the forward under way is one of training ("train") or not ("eval")."""
+        if not self._depth:  # a part is called without the model, as Lightning's training_step does
+            self._mode = "train" if self.backend.is_training(self._model) else "eval"
+        return self._mode
+
+    # Steps, by hand and as a trainer tells them that steps or calls its model in a way of its own
+
+    def step(self, number: int) -> None:
+        """Ends the step under way and sets the number of the next one by hand."""
+        self._end_step(number)
+
+    def steps_by_hand(self) -> None:
+        """From now on steps are what `before_step` and `after_step` tell, and no torch optimizer is heard."""
+        self._by_hand = self._trained = True
+
+    def before_step(self, gradients: Mapping[int, Any] | None = None) -> None:
+        """The optimizer is about to step; `gradients` by the id of their parameters, if not in `.grad`."""
+        if self._recording and self._weights is not None:
+            self._guarded(partial(self._weights.before_step, None, gradients))
+
+    def after_step(self) -> None:
+        """The optimizer has stepped: the step ends and the next one begins."""
+        if self._recording and self._weights is not None:
+            self._guarded(partial(self._weights.after_step, self.gathered))
+        self._end_step(self.now + 1)
+
+    def new_forward(self) -> None:
+        """Another forward begins: calls are counted from 0 again. Needed where the model itself is not called."""
+        self._depth = 0
+        for watcher in self._watchers:
+            watcher.calls = 0
+
     # The block
 
     def __enter__(self) -> Watch:
-        if self.is_open or self._attached is None:
+        if self.is_open:
             raise InvalidArgument("this watch block is open already; call watch(...) again.")
         line = callers_line()
         kind = FullWatcher if self._inputs else OutputWatcher
         self._watchers = [
             kind(self, place, Label("watch", "watching", place.name, line)) for place in self._places
         ]
-        around = [
-            FunctionTap(self._forward_begins, Label("watch", "call count", "", line), after=False, kwargs=False),
-            FunctionTap(self._forward_ends, Label("watch", "call count", "", line), kwargs=False, rank=Rank.STOP),
-        ]
         handle = all_or_nothing(
             [
-                partial(self.backend.place, [Wish(self._model, tap) for tap in around]),
+                partial(self.backend.place, self._counting(Label("watch", "call count", "", line))),
                 partial(self.backend.hear_steps, self._model, self._before_step, self._after_step),
             ]
         )
@@ -161,21 +195,30 @@ class Watch:
         self._end_step(self.now)
         return self
 
+    def _counting(self, label: Label) -> list[Wish]:
+        """The taps that are there on every step: on the model, and on its parts in case only these are called."""
+        begin = FunctionTap(self._forward_begins, label, after=False, kwargs=False)
+        end = FunctionTap(self._forward_ends, label, kwargs=False, rank=Rank.STOP)
+        parts = {id(part): part for part in self.backend.children(self._model)}
+        part_begins = [FunctionTap(self._part_begins, label, after=False, kwargs=False) for _ in parts]
+        return [
+            Wish(self._model, begin),
+            Wish(self._model, end),
+            *(Wish(part, tap) for part, tap in zip(parts.values(), part_begins, strict=True)),
+        ]
+
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.session.close()
         self._attached.close()
-        self._finish_step()
+        self.finish_step()
         self.is_open = False
         self._end_step(self.now)  # what came after the last optimizer step, validation say
         self._table.close()
         self._watchers = []
 
     # What happens in a step
-
-    def gather(self, key: Key, tensor: Any) -> None:
-        self._gathered.add(key, reduce(tensor, histogram=self._histogram))
 
     def unscaled(self, grad: Any) -> Any:
         """A gradient without the factor of the GradScaler."""
@@ -185,15 +228,23 @@ class Watch:
             self._scale = float(self._scaler.get_scale())  # once a step: it waits for the device
         return grad / self._scale
 
+    def finish_step(self) -> None:
+        """Ends the step of an optimizer that has stepped, if there is one."""
+        if self._due:
+            self._end_step(self.now + 1)
+
+    def _part_begins(self, module: Any, args: Any) -> None:
+        if self._due and not self.backend.in_recompute():
+            self.finish_step()
+
     def _forward_begins(self, module: Any, args: Any) -> None:
         if self.backend.in_recompute():
             return
+        if self._depth == 0:
+            self.finish_step()
+            self.new_forward()
+            self._mode = self.mode
         self._depth += 1
-        if self._depth == 1:
-            self._finish_step()
-            self.mode = "train" if self.backend.is_training(self._model) else "eval"
-            for watcher in self._watchers:
-                watcher.calls = 0
 
     def _forward_ends(self, module: Any, args: Any, output: Any) -> None:
         if self.backend.in_recompute():
@@ -203,13 +254,17 @@ class Watch:
             self._end_step(self.now + 1)  # nobody trains: each call of the model is a step
 
     def _before_step(self, held: set[int]) -> None:
+        if self._by_hand:
+            return
         self._trained = True
         if self._recording and self._weights is not None:
             self._guarded(partial(self._weights.before_step, held))
 
     def _after_step(self, held: set[int]) -> None:
+        if self._by_hand:
+            return
         if self._recording and self._weights is not None:
-            self._guarded(partial(self._weights.after_step, held, self._gathered))
+            self._guarded(partial(self._weights.after_step, self.gathered))
         # Further optimizers may step as well before the model runs again: still the same step. The taps
         # are switched here all the same, since a pre-hook of the next call would come too late for some.
         self._due = True
@@ -222,18 +277,13 @@ class Watch:
             self._weights = None
             warnings.warn(f"watching parameters failed and stops: {type(error).__name__}: {error}", stacklevel=2)
 
-    def _finish_step(self) -> None:
-        """Ends the step of an optimizer that has stepped, if there is one."""
-        if self._due:
-            self._end_step(self.now + 1)
-
     def _end_step(self, next_step: int) -> None:
-        if self._gathered:
-            self._table.add(self._gathered.rows(self.now, self.backend.rank(), self._derived))
+        if self.gathered:
+            self._table.add(self.gathered.rows(self.now, self.backend.rank()))
         self.now = next_step
         self._due = False
         self._scale = None
-        self._depth = min(self._depth, 1)
+        self.new_forward()
         self._switch(next_step)
         self._recording = self._taps is not None
 

@@ -82,6 +82,9 @@ class TorchBackend:
     def is_training(self, model: nn.Module) -> bool:
         return model.training
 
+    def children(self, model: nn.Module) -> list[nn.Module]:
+        return list(model.children())
+
     def own_parameters(self, module: nn.Module) -> dict[str, torch.Tensor]:
         lazy = torch.nn.parameter.is_lazy
         return {name: p for name, p in module.named_parameters(recurse=False) if not lazy(p)}
