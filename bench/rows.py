@@ -14,6 +14,7 @@ ROWS = {
     "stop": "bench.stop",
     "nothing": "bench.nothing",
     "import": "bench.imports",
+    "kernel": "bench.kernel",
 }
 QUICK = 3  # rounds
 

@@ -119,7 +119,7 @@ Undo = Callable[[], None]
 Layout = tuple[tuple[int, ...], tuple[int, ...]]
 """Shape, and strides in elements."""
 
-Memory = tuple[int, int, str, Layout | None]
+Address = tuple[int, int, str, Layout | None]
 """Address, number of elements, dtype ("float32", "float64", "float16" or "bfloat16") and the layout of a
 tensor's values in this process's memory; None as layout where they lie behind each other."""
 
@@ -222,7 +222,7 @@ class Backend(Protocol):
 
     # Statistics
 
-    def memory(self, tensor: Any, strided: bool = False) -> Memory | None:
+    def address(self, tensor: Any, strided: bool = False) -> Address | None:
         """Where the values lie, for the C kernel to read; None where it can't, as `tensor` is.
 
         With `strided` the layout is told even of values that lie behind each other.

@@ -15,7 +15,7 @@ from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import Any
 
-from hookline.backends.protocol import Memory
+from hookline.backends.protocol import Address
 from hookline.errors import InvalidArgument
 from hookline.lines import bins
 from hookline.lines.stats import HEADER
@@ -50,9 +50,9 @@ class Kernel:
             for histogram in (False, True)
         }
 
-    def reduce(self, memory: Memory, histogram: bool) -> Any:
+    def reduce(self, address: Address, histogram: bool) -> Any:
         """The words of the result, as `Stats.from_words` reads them."""
-        pointer, count, dtype, layout = memory
+        pointer, count, dtype, layout = address
         words = Full() if histogram else Plain()
         how = self._how[dtype, histogram]
         if layout is None:
@@ -61,9 +61,9 @@ class Kernel:
             self._call_strided(pointer, layout, -1, how, words)
         return words
 
-    def reduce_channels(self, memory: Memory, dim: int, histogram: bool) -> Any:
-        """The words of one result for each index of `dim`, behind each other; `memory` has its layout."""
-        pointer, _, dtype, layout = memory
+    def reduce_channels(self, address: Address, dim: int, histogram: bool) -> Any:
+        """The words of one result for each index of `dim`, behind each other; `address` has its layout."""
+        pointer, _, dtype, layout = address
         assert layout is not None
         words = (ctypes.c_int64 * ((HEADER + bins.COUNT * histogram) * layout[0][dim]))()
         self._call_strided(pointer, layout, dim, self._how[dtype, histogram], words)

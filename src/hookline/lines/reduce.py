@@ -52,12 +52,12 @@ def reduce(tensor: Any, histogram: bool = True, extra: Iterable[str] = ()) -> Re
     kernel = active()
     reduced = None
     if kernel is not None:
-        memory = backend.memory(tensor)
-        if memory is None:
+        address = backend.address(tensor)
+        if address is None:
             tensor = backend.reducible(tensor)
-            memory = backend.memory(tensor)
-        if memory is not None:
-            reduced = Reduced(backend, kernel.reduce(memory, histogram), histogram)
+            address = backend.address(tensor)
+        if address is not None:
+            reduced = Reduced(backend, kernel.reduce(address, histogram), histogram)
     else:
         tensor = backend.reducible(tensor)
     if reduced is None:
@@ -82,10 +82,10 @@ def reduce_channels(tensor: Any, dim: int = 1, histogram: bool = False) -> Reduc
         raise InvalidArgument(f"dim={dim}: the tensor has {tensor.ndim} dims, its shape is {tuple(tensor.shape)}.")
     dim %= tensor.ndim
     kernel = active()
-    memory = None if kernel is None else backend.memory(tensor, strided=True)
-    if kernel is None or memory is None:
+    address = None if kernel is None else backend.address(tensor, strided=True)
+    if kernel is None or address is None:
         return Reduced(backend, backend.reduced_on_device(tensor, histogram, dim), histogram)
-    return Reduced(backend, kernel.reduce_channels(memory, dim, histogram), histogram)
+    return Reduced(backend, kernel.reduce_channels(address, dim, histogram), histogram)
 
 
 def collect(reduced: Sequence[Reduced]) -> list[Stats]:

@@ -61,7 +61,7 @@ class TorchBackend:
     tensors_of = staticmethod(parameters.tensors_of)
     gathered = staticmethod(values.gathered)
     shares_memory = staticmethod(values.shares_memory)
-    memory = staticmethod(statistics.memory)
+    address = staticmethod(statistics.address)
     reducible = staticmethod(statistics.reducible)
     reduced_on_device = staticmethod(statistics.reduced_on_device)
     scalars = staticmethod(statistics.scalars)

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from hookline.backends.protocol import Memory
+from hookline.backends.protocol import Address
 from hookline.backends.torch import compat
 from hookline.errors import Unsupported
 
@@ -39,7 +39,7 @@ SIDE = ((HIGHEST - LOWEST + 1) << MANTISSA_BITS) + 2
 BINS = 2 * SIDE + 1
 
 
-def memory(tensor: Tensor, strided: bool = False) -> Memory | None:
+def address(tensor: Tensor, strided: bool = False) -> Address | None:
     """Where the values of a CPU tensor lie; None where the C kernel can't read them."""
     name = DTYPES.get(tensor.dtype)
     if name is None or not tensor.is_cpu or type(tensor) not in _PLAIN or tensor.layout is not torch.strided:
