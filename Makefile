@@ -10,7 +10,7 @@ READY := .venv/.ready
 setup: $(READY)
 
 # The stamp depends on what decides the contents of the environment, so set-up is quick when it stands.
-$(READY): pyproject.toml constraints.txt
+$(READY): pyproject.toml setup.py constraints.txt $(wildcard src/hookline/lines/_kernel*.[ch])
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --constraint constraints.txt torch==2.13.0
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[torch,dev]'
@@ -25,7 +25,7 @@ check: setup
 	$(BIN)/mypy
 
 test: check
-	$(BIN)/pytest -q
+	$(BIN)/pytest -q -n 2
 
 bench: setup
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[torch,dev,bench]'
