@@ -6,12 +6,18 @@ message when a release changes the name or what it does.
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.hooks import RemovableHandle
+
+# Sees every operation below autograd. Documented, in a private module.
+DispatchMode = TorchDispatchMode
 
 # The hook dictionaries of a module. `register_forward_hook` writes the same entries, and makes a
 # handle with two weak references for each: 1.4 us more to attach and as much to remove, on every
@@ -90,3 +96,44 @@ def compiled(module: torch.nn.Module) -> bool:
 def node_number(node: Any) -> int:
     """The sequence number that an autograd node got; see `sequence_number`."""
     return int(node._sequence_nr())
+
+
+def fake_mode() -> Any:
+    """A mode in which tensors have shapes and no numbers. torch documents it, under a private name."""
+    from torch._subclasses.fake_tensor import FakeTensorMode  # its first use loads torch._dynamo: 1.4 s
+
+    return FakeTensorMode(allow_non_fake_inputs=True)
+
+
+@contextmanager
+def quiet_fakes() -> Iterator[None]:
+    """Keeps torch from logging errors of fake tensors: they are raised as well, and told in our words."""
+    log = logging.getLogger("torch._subclasses.fake_tensor")
+    before, log.disabled = log.disabled, True
+    try:
+        yield
+    finally:
+        log.disabled = before
+
+
+def forget_compiled(module: torch.nn.Module) -> None:
+    """Has a call of `module` run its forward, also after module.compile()."""
+    if module._compiled_call_impl is not None:
+        vars(module)["_compiled_call_impl"] = None
+
+
+def uncompiled(module: torch.nn.Module) -> torch.nn.Module:
+    """What torch.compile wrapped; any other module itself."""
+    return getattr(module, "_orig_mod", module) if compiled(module) else module
+
+
+def is_fakes_fault(error: BaseException) -> bool:
+    """Whether `error` comes of tensors having no numbers, so that real ones may do."""
+    kinds = {base.__name__ for base in type(error).__mro__}
+    if kinds & {"FakeTensorError", "GuardOnDataDependentSymNode", "NotImplementedError"}:
+        return True
+    words = ("faketensor", "fake tensor", "meta tensor", "tensor subclasses", "data_ptr", "data-dependent")
+    return any(word in str(error).lower() for word in words) or any(
+        kind.startswith(("UnsupportedFake", "DataDependentOutput", "DynamicOutputShape", "UnsupportedOperator"))
+        for kind in kinds
+    )
