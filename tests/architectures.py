@@ -29,7 +29,10 @@ class Bottleneck(nn.Module):
 
 
 def conv(inputs, outputs, size, stride=1, *, groups=1, act=True):
-    layers = [nn.Conv2d(inputs, outputs, size, stride, size // 2, groups=groups, bias=False), nn.BatchNorm2d(outputs)]
+    layers = [
+        nn.Conv2d(inputs, outputs, size, stride, size // 2, groups=groups, bias=False),
+        nn.BatchNorm2d(outputs),
+    ]
     return [*layers, nn.ReLU6(inplace=True)] if act else layers
 
 
@@ -87,7 +90,12 @@ def mobilenet_v2():
             layers.append(InvertedResidual(inputs, outputs, stride if number == 0 else 1, expand))
             inputs = outputs
     layers += [*conv(320, 1280, 1), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Dropout(), nn.Linear(1280, 1000)]
-    return nn.Sequential(*layers), ((1, 3, 224, 224),), 3_504_872, 300_774_272  # paper: 3.4 M, 300 M; torchvision 0.301
+    return (
+        nn.Sequential(*layers),
+        ((1, 3, 224, 224),),
+        3_504_872,
+        300_774_272,
+    )  # paper: 3.4 M, 300 M; torchvision 0.301
 
 
 class UNet(nn.Module):
@@ -104,7 +112,10 @@ class UNet(nn.Module):
     @staticmethod
     def double(inputs, outputs):
         return nn.Sequential(
-            nn.Conv2d(inputs, outputs, 3, padding=1), nn.ReLU(), nn.Conv2d(outputs, outputs, 3, padding=1), nn.ReLU()
+            nn.Conv2d(inputs, outputs, 3, padding=1),
+            nn.ReLU(),
+            nn.Conv2d(outputs, outputs, 3, padding=1),
+            nn.ReLU(),
         )
 
     def forward(self, x):
@@ -126,7 +137,10 @@ def unet():
 
 def lstm():
     width, hidden, steps, batch = 20, 32, 7, 3
-    gates = [4 * hidden * (width + hidden), 4 * hidden * (2 * hidden + hidden)]  # the second layer sees both directions
+    gates = [
+        4 * hidden * (width + hidden),
+        4 * hidden * (2 * hidden + hidden),
+    ]  # the second layer sees both directions
     params = 2 * sum(gates) + 2 * 2 * (2 * 4 * hidden)
     model = nn.LSTM(width, hidden, num_layers=2, bidirectional=True)
     return model, ((steps, batch, width),), params, 2 * sum(gates) * steps * batch

@@ -88,7 +88,11 @@ LAYERS = {
     "rnn, batch first": (nn.RNN(5, 6, batch_first=True), [(2, 7, 5)], 14 * 6 * 11),
     "lstm cell": (nn.LSTMCell(5, 6), [(2, 5)], 2 * 4 * 6 * 11),
     "lstm with projection": (nn.LSTM(5, 6, proj_size=3), [(7, 2, 5)], 14 * (4 * 6 * (5 + 3) + 6 * 3)),
-    "sdpa": (Calls(F.scaled_dot_product_attention), [(2, H, 9, E), (2, H, 11, E), (2, H, 11, 8)], 2 * H * 99 * (E + 8)),
+    "sdpa": (
+        Calls(F.scaled_dot_product_attention),
+        [(2, H, 9, E), (2, H, 11, E), (2, H, 11, 8)],
+        2 * H * 99 * (E + 8),
+    ),
     "sdpa, causal": (
         Calls(lambda q: F.scaled_dot_product_attention(q, q, q, is_causal=True)),
         [(2, H, 9, E)],
@@ -118,7 +122,10 @@ def test_layers_by_hand(name, real):
     found = summary(model, *shapes, real=real)
     assert found.total_macs == macs
     assert found.unknown_ops == {}
-    assert found.notes in ([], ["the shapes were taken for int64, since the model looks them up in a table; dtype= says which"])
+    assert found.notes in (
+        [],
+        ["the shapes were taken for int64, since the model looks them up in a table; dtype= says which"],
+    )
 
 
 @pytest.mark.parametrize("batch_first", [True, False])
@@ -137,7 +144,14 @@ def test_the_fused_kernels_have_formulas():
     """summary's taps keep torch from its fused paths; a kernel called by hand is counted all the same."""
     layer = nn.TransformerEncoderLayer(E, 2, 32, batch_first=True).eval().requires_grad_(False)
     attention = layer.self_attn
-    head = (E, 2, attention.in_proj_weight, attention.in_proj_bias, attention.out_proj.weight, attention.out_proj.bias)
+    head = (
+        E,
+        2,
+        attention.in_proj_weight,
+        attention.in_proj_bias,
+        attention.out_proj.weight,
+        attention.out_proj.bias,
+    )
     norms = [layer.norm1.weight, layer.norm1.bias, layer.norm2.weight, layer.norm2.bias]
     feed = [layer.linear1.weight, layer.linear1.bias, layer.linear2.weight, layer.linear2.bias]
     x = torch.randn(2, 5, E)
@@ -242,7 +256,9 @@ def test_activations_are_what_modules_put_out_in_memory_of_its_own():
 @pytest.mark.parametrize("real", [False, True])
 def test_what_a_backward_needs_is_what_autograd_keeps(real):
     """Against the storages that autograd really holds after a forward."""
-    model = nn.Sequential(nn.Linear(10, 20), nn.ReLU(), nn.LayerNorm(20), nn.Softmax(-1), nn.Linear(20, 5), nn.GELU())
+    model = nn.Sequential(
+        nn.Linear(10, 20), nn.ReLU(), nn.LayerNorm(20), nn.Softmax(-1), nn.Linear(20, 5), nn.GELU()
+    )
     x = torch.randn(4, 10)
     kept = {}
 
@@ -281,7 +297,9 @@ def test_checkpointed_parts_keep_only_their_inputs():
             self.checkpointed = checkpointed
 
         def forward(self, x):
-            run = torch.utils.checkpoint.checkpoint if self.checkpointed else lambda part, x, use_reentrant: part(x)
+            run = (
+                torch.utils.checkpoint.checkpoint if self.checkpointed else lambda part, x, use_reentrant: part(x)
+            )
             return run(self.part, x, use_reentrant=False)
 
     plain, less = (summary(Body(flag), (16, 8)).training_memory().activations for flag in (False, True))
@@ -293,7 +311,7 @@ def test_checkpointed_parts_keep_only_their_inputs():
 
 def test_every_specimen_adds_up_and_is_left_alone(specimen):
     model, args, kwargs = specimen.seeded()
-    inputs = [t for t in leaves((args, kwargs), torch.Tensor)]
+    inputs = list(leaves((args, kwargs), torch.Tensor))
     before = [t.detach().clone() for t in inputs]
     with untouched(model):
         found = summary(model, *args, **kwargs)

@@ -94,7 +94,8 @@ class ForwardError(HooklineError, RuntimeError):
         self.site, self.arguments = site, arguments
         self.summary: Any = None
         where = f"{site!r} ({kind})" if site else f"the model's own forward ({kind})"
-        message = f"{where} raised {type(error).__name__}: {str(error).strip()}\nWhat reached it: {arguments or 'nothing'}."
+        message = f"{where} raised {type(error).__name__}: {str(error).strip()}"
+        message += f"\nWhat reached it: {arguments or 'nothing'}."
         super().__init__(f"{message}\n{shown}" if shown else message)
 
 

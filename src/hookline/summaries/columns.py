@@ -136,4 +136,3 @@ def shown(columns: tuple[str, ...], lines: list[Line]) -> tuple[tuple[str, ...],
     if columns[-1] != "note" or any(line.cells[-1] for line in lines):
         return columns, lines
     return columns[:-1], [Line(line.cells[:-1], *line[1:]) for line in lines]
-

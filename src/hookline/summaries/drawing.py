@@ -1,4 +1,4 @@
-"""Drawing: calls and what feeds them, as an SVG; by graphviz's `dot` where it is installed, else one of our own."""
+"""Drawing: calls and what feeds them, as an SVG; by graphviz's `dot` where it is installed, else our own."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ def drawn(nodes: list[Node], title: str) -> str:
     """The SVG of a graph."""
     dot = shutil.which("dot")
     if dot is not None:
-        done = subprocess.run([dot, "-Tsvg"], input=as_dot(nodes, title), capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [dot, "-Tsvg"], input=as_dot(nodes, title), capture_output=True, text=True, check=False
+        )
         if done.returncode == 0:
             return done.stdout
     return own_svg(nodes, title)
@@ -42,7 +44,10 @@ def as_dot(nodes: list[Node], title: str) -> str:
       n1 -> n2;
     }
     """
-    lines = [f"digraph {_quoted(title)} {{", '  node [shape=box, style=rounded, fontname="monospace", fontsize=10];']
+    lines = [
+        f"digraph {_quoted(title)} {{",
+        '  node [shape=box, style=rounded, fontname="monospace", fontsize=10];',
+    ]
     for node in nodes:
         label = _quoted(f"{node.name}\n{node.type} {node.output}").replace("\n", "\\n")
         lines.append(f"  n{node.number} [label={label}];")
@@ -59,14 +64,13 @@ def _quoted(text: str) -> str:
 def own_svg(nodes: list[Node], title: str) -> str:
     """One column in order of execution; what skips boxes runs along the right in lanes of its own."""
     place = {node.number: row for row, node in enumerate(nodes)}
-    edges = [
-        (place[source], place[node.number]) for node in nodes for source in node.fed_by if source in place
-    ]
+    edges = [(place[source], place[node.number]) for node in nodes for source in node.fed_by if source in place]
     lanes = _lanes([edge for edge in edges if edge[1] - edge[0] > 1])
     width = WIDE + 20 + LANE * (max(lanes.values(), default=-1) + 2)
     height = len(nodes) * (HIGH + GAP) + 10
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
+        f'viewBox="0 0 {width} {height}" '
         'font-family="ui-monospace,monospace" font-size="11" fill="none" stroke="currentColor">',
         f"<title>Order of execution of {escape(title)}</title>",
         '<defs><marker id="hookline-arrow" viewBox="0 0 6 6" refX="6" refY="3" markerWidth="7" markerHeight="7" '
@@ -101,7 +105,8 @@ def _box(node: Node, row: int) -> str:
     return (
         f'<g><rect x="5" y="{top}" width="{WIDE}" height="{HIGH}" rx="5" stroke-opacity=".6"/>'
         f'<g fill="currentColor" stroke="none"><text x="13" y="{top + 14}" font-weight="bold">'
-        f'{escape(_cut(node.name))}</text><text x="13" y="{top + 28}" opacity=".75">{escape(_cut(text))}</text></g>'
+        f"{escape(_cut(node.name))}</text>"
+        f'<text x="13" y="{top + 28}" opacity=".75">{escape(_cut(text))}</text></g>'
         f"<title>{escape(node.name)} {escape(text)}</title></g>"
     )
 
@@ -117,4 +122,6 @@ def _arrow(start: int, end: int, lane: int | None) -> str:
         return f'<path d="M{WIDE / 2:g},{below} V{above}" {style}/>'
     side, x = WIDE + 5, WIDE + 5 + (lane + 1) * LANE
     out, into = below - HIGH / 2, above + HIGH / 2
-    return f'<path d="M{side},{out:g} C{x},{out:g} {x},{out:g} {x},{out + 12:g} V{into - 12:g} C{x},{into:g} {x},{into:g} {side},{into:g}" {style}/>'
+    away = f"M{side},{out:g} C{x},{out:g} {x},{out:g} {x},{out + 12:g}"
+    back = f"V{into - 12:g} C{x},{into:g} {x},{into:g} {side},{into:g}"
+    return f'<path d="{away} {back}" {style}/>'

@@ -107,8 +107,8 @@ def layer_info(learn: Any, *xb: Any) -> list[tuple[str, int, bool, Any]]:
 
 
 def _leaves(model: Any) -> Iterator[Any]:
-    names = [name for name, _ in (named := list(resolve(model).named_modules(model)))]
-    holders = {name.rpartition(".")[0] for name in names if name}
+    named = list(resolve(model).named_modules(model))
+    holders = {name.rpartition(".")[0] for name, _ in named if name}
     seen: set[int] = set()
     for name, module in named:
         if name not in holders and id(module) not in seen:

@@ -9,7 +9,8 @@ from hookline.summaries.columns import COLUMNS, Line
 # Colours are those of the page (currentColor and shades of it): a notebook may be light or dark.
 STYLE = """
 .hookline-summary{font:13px/1.35 ui-monospace,SFMono-Regular,Menlo,monospace;border-collapse:collapse}
-.hookline-summary th,.hookline-summary td{padding:1px 10px 1px 0!important;text-align:left!important;white-space:nowrap}
+.hookline-summary th,.hookline-summary td{padding:1px 10px 1px 0!important;text-align:left!important}
+.hookline-summary td{white-space:nowrap}
 .hookline-summary th{border-bottom:1px solid currentColor}
 .hookline-summary .right{text-align:right!important}
 .hookline-summary .above,.hookline-summary .subtotal .right{opacity:.55}

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 from hookline.backends.protocol import Backend
 from hookline.errors import InvalidArgument
-from hookline.trees import leaves
 
 
 class Inputs(NamedTuple):
@@ -51,8 +50,10 @@ def prepare(backend: Backend, model: Any, inputs: tuple[Any, ...], kwargs: dict[
             return backend.described_input(model, tuple(value), wanted)
         if type(value) in (tuple, list):
             return type(value)([read(part) for part in value])
-        if isinstance(value, Mapping) and not next(leaves(value, backend.tensor), None):
-            return {key: read(part) for key, part in value.items()}
+        if isinstance(value, Mapping):
+            parts = {key: read(part) for key, part in value.items()}
+            # Without shapes in it, it stays the very object that was given.
+            return value if all(parts[key] is part for key, part in value.items()) else parts
         return value
 
     args, named = [read(value) for value in inputs], {name: read(value) for name, value in kwargs.items()}
@@ -77,7 +78,8 @@ def _are_keywords(forward: Callable[..., Any], mapping: Mapping[Any, Any]) -> bo
 
 def of_learner(learner: Any) -> tuple[Any, tuple[Any, ...]] | None:
     """(model, inputs) of something like a fastai Learner, with a `.model` and `.dls.one_batch()`; else None."""
-    model, loaders = getattr(learner, "model", None), getattr(learner, "dls", None)
+    model: Any = getattr(learner, "model", None)
+    loaders: Any = getattr(learner, "dls", None)
     if model is None or not callable(getattr(loaders, "one_batch", None)):
         return None
     batch = loaders.one_batch()

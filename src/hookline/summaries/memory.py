@@ -34,7 +34,9 @@ class TrainingMemory:
     def __str__(self) -> str:
         parts = {"weights": self.parameters, "gradients": self.gradients, self.optimizer: self.state}
         parts["kept for backward"] = self.activations
-        return f"{in_bytes(self.total)} = " + " + ".join(f"{in_bytes(size)} {name}" for name, size in parts.items())
+        return f"{in_bytes(self.total)} = " + " + ".join(
+            f"{in_bytes(size)} {name}" for name, size in parts.items()
+        )
 
 
 def estimate(total: Cost, optimizer: str) -> TrainingMemory:

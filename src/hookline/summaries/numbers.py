@@ -73,7 +73,9 @@ def arguments(args: Any, kwargs: Any) -> str:
     >>> arguments((fact,), {}), arguments((fact, fact), {"mask": None})
     ('1x10', '1x10, 1x10, mask=None')
     """
-    return ", ".join([*map(shapes, args or ()), *(f"{name}={shapes(value)}" for name, value in (kwargs or {}).items())])
+    return ", ".join(
+        [*map(shapes, args or ()), *(f"{name}={shapes(value)}" for name, value in (kwargs or {}).items())]
+    )
 
 
 def plain(tree: Any) -> Any:

@@ -27,7 +27,9 @@ class Source:
 
     def __str__(self) -> str:
         where = f"{self.file}:{self.line}" if self.file is not None else "no Python source"
-        return f"# {self.name}, {where}" + (f"\n# {self.note}" if self.note else "") + f"\n{self.text}".rstrip("\n")
+        return (
+            f"# {self.name}, {where}" + (f"\n# {self.note}" if self.note else "") + f"\n{self.text}".rstrip("\n")
+        )
 
 
 def source(module: Any) -> Source:
@@ -48,6 +50,7 @@ def source(module: Any) -> Source:
     ('Identity.forward', 'linear.py')
     """
     notes: list[str] = []
+    function: Any
     if inspect.isroutine(module):
         function, name = module, getattr(module, "__qualname__", repr(module))
     else:
@@ -119,5 +122,3 @@ def _read(function: Any, name: str, notes: list[str]) -> Source:
 def _title(function: Any) -> str:
     name = getattr(function, "__qualname__", None) or getattr(function, "__name__", type(function).__name__)
     return f"{getattr(function, '__module__', None) or 'builtins'}.{name}"
-
-

@@ -75,7 +75,9 @@ def run(
     ids = backend.integers(inputs.args), backend.integers(inputs.kwargs)
     again = run(backend, model, Inputs(*ids, shapes=False), real=real, flow=flow)
     if again.error is None:
-        again.notes.append("the shapes were taken for int64, since the model looks them up in a table; dtype= says which")
+        again.notes.append(
+            "the shapes were taken for int64, since the model looks them up in a table; dtype= says which"
+        )
         return again
     return facts
 
@@ -144,7 +146,7 @@ class Summary:
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """A dict for each row. Numbers are the row's own and add up to the totals; `*_below` count all below it too."""
+        """A dict for each row. Numbers are its own and add up to the totals; `*_below` include all below it."""
         return [self._row(row) for row in self._root.walk()]
 
     def _row(self, row: Row) -> dict[str, Any]:
@@ -276,6 +278,8 @@ def failed(facts: RunFacts, columns: tuple[str, ...] | None = None) -> ForwardEr
     call = facts.calls[facts.failed_in]
     partial = Summary(tree_of(facts.modules, facts.calls), facts, None, columns)
     shown_part = f"The summary up to there:\n{partial.to_text()}"
-    error = ForwardError(call.name, kinds[call.module], arguments(call.input, call.kwargs), facts.error, shown_part)
+    error = ForwardError(
+        call.name, kinds[call.module], arguments(call.input, call.kwargs), facts.error, shown_part
+    )
     error.summary = partial
     return error

@@ -68,7 +68,9 @@ def _name(cell: str, line: Line) -> Any:
     from rich.text import Text
 
     above, dot, own = cell.rpartition(".")
-    return Text.assemble((above + dot, "dim"), (own, "bold" if line.subtotal else "italic" if not line.row.type else ""))
+    return Text.assemble(
+        (above + dot, "dim"), (own, "bold" if line.subtotal else "italic" if not line.row.type else "")
+    )
 
 
 def _bar(share: str, width: int = 8) -> str:

@@ -106,8 +106,11 @@ class _Builder:
         holders: dict[tuple[int, str], Row] = {}
         for call in calls:
             parent = None if call.parent is None else rows[call.parent]
-            row = self._row(call.name, self._modules[call.module], parent if parent is None else self._under(
-                parent, call, holders))
+            row = self._row(
+                call.name,
+                self._modules[call.module],
+                parent if parent is None else self._under(parent, call, holders),
+            )
             row.call = self._calls[call.module] = self._calls.get(call.module, 0) + 1
             row.input, row.kwargs, row.output = call.input, call.kwargs, call.output
             row.own.macs = call.macs

@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.hooks import RemovableHandle
 
 # Sees every operation below autograd. Documented, in a private module.
-DispatchMode = TorchDispatchMode
+DispatchMode: Any = TorchDispatchMode
 
 # The hook dictionaries of a module. `register_forward_hook` writes the same entries, and makes a
 # handle with two weak references for each: 1.4 us more to attach and as much to remove, on every

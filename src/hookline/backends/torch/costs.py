@@ -18,33 +18,34 @@ from torch.utils.flop_counter import flop_registry
 Formula = Callable[..., int]
 aten = torch.ops.aten
 
-_FREE = frozenset(
-    """
+_FREE_NAMES = """
     adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d
-    adaptive_max_pool3d alias amax amin arange argmax argmin argsort as_strided avg_pool1d avg_pool2d avg_pool3d
-    batch_norm bernoulli bincount bucketize cat channel_shuffle clone col2im constant_pad_nd copy count_nonzero
-    cummax cummin cumprod cumsum cudnn_batch_norm detach diagonal_scatter dropout embedding embedding_bag
-    embedding_renorm empty empty_like empty_permuted empty_strided exponential eye fill flip fractional_max_pool2d
-    full full_like fused_dropout gather glu grid_sampler_2d grid_sampler_3d group_norm histc im2col index index_add
-    index_copy index_fill index_put index_select instance_norm isin item kthvalue layer_norm lift lift_fresh linspace
-    local_scalar_dense log_normal log_softmax logcumsumexp logspace masked_fill masked_scatter masked_select
+    adaptive_max_pool3d alias allclose amax amin arange argmax argmin argsort as_strided assert_async
+    assert_scalar avg_pool1d avg_pool2d avg_pool3d batch_norm batch_norm_with_update bernoulli bincount
+    bucketize cat channel_shuffle clone col2im constant_pad_nd copy count_nonzero cudnn_batch_norm cummax
+    cummin cumprod cumsum detach diagonal_scatter dropout embedding embedding_bag embedding_renorm empty
+    empty_like empty_permuted empty_strided equal exponential eye fill flip fractional_max_pool2d full
+    full_like functional_assert_async fused_dropout fused_rms_norm gather glu grid_sampler_2d grid_sampler_3d
+    group_norm histc im2col index index_add index_copy index_fill index_put index_select instance_norm
+    is_same_size isin item kthvalue layer_norm lift lift_fresh linalg_check_errors linspace local_scalar_dense
+    log_normal log_softmax logcumsumexp logspace masked_fill masked_scatter masked_select
     max_pool2d_with_indices max_pool3d_with_indices max_unpool2d max_unpool3d median mode multinomial
     native_batch_norm native_batch_norm_legit native_batch_norm_legit_no_training native_channel_shuffle
-    native_dropout native_group_norm native_layer_norm new_empty new_empty_strided new_full new_ones new_zeros
-    nonzero norm normal ones ones_like pad pad_sequence pack_padded_sequence pad_packed_sequence permute
-    pixel_shuffle pixel_unshuffle rand rand_like randint randint_like randn randn_like random randperm reflection_pad1d
-    reflection_pad2d reflection_pad3d repeat repeat_interleave replication_pad1d replication_pad2d
-    replication_pad3d resize roll rms_norm fused_rms_norm rrelu_with_noise scalar_tensor scatter scatter_add
-    scatter_reduce searchsorted segment_reduce select_scatter set slice_scatter softmax sort split_with_sizes_copy
-    stack sym_size sym_stride sym_numel thnn_fused_gru_cell thnn_fused_lstm_cell to_copy topk tril tril_indices triu
-    triu_indices unsafe_view unbind unfold uniform unique unique2 unique_consecutive unique_dim upsample_bicubic2d
-    upsample_bicubic2d_aa upsample_bilinear2d upsample_bilinear2d_aa upsample_linear1d upsample_nearest1d
-    upsample_nearest2d upsample_nearest3d upsample_nearest_exact1d upsample_nearest_exact2d
-    upsample_nearest_exact3d upsample_trilinear3d vander weight_norm_interface where zero zeros zeros_like
-    batch_norm_with_update native_norm std_mean var_mean assert_async functional_assert_async assert_scalar
-    is_same_size equal allclose unsafe_split unsafe_chunk safe_softmax linalg_check_errors
-    """.split()
-)
+    native_dropout native_group_norm native_layer_norm native_norm new_empty new_empty_strided new_full
+    new_ones new_zeros nonzero norm normal ones ones_like pack_padded_sequence pad pad_packed_sequence
+    pad_sequence permute pixel_shuffle pixel_unshuffle rand rand_like randint randint_like randn randn_like
+    random randperm reflection_pad1d reflection_pad2d reflection_pad3d repeat repeat_interleave
+    replication_pad1d replication_pad2d replication_pad3d resize rms_norm roll rrelu_with_noise safe_softmax
+    scalar_tensor scatter scatter_add scatter_reduce searchsorted segment_reduce select_scatter set
+    slice_scatter softmax sort split_with_sizes_copy stack std_mean sym_numel sym_size sym_stride
+    thnn_fused_gru_cell thnn_fused_lstm_cell to_copy topk tril tril_indices triu triu_indices unbind unfold
+    uniform unique unique2 unique_consecutive unique_dim unsafe_chunk unsafe_split unsafe_view
+    upsample_bicubic2d upsample_bicubic2d_aa upsample_bilinear2d upsample_bilinear2d_aa upsample_linear1d
+    upsample_nearest1d upsample_nearest2d upsample_nearest3d upsample_nearest_exact1d upsample_nearest_exact2d
+    upsample_nearest_exact3d upsample_trilinear3d vander var_mean weight_norm_interface where zero zeros
+    zeros_like
+"""
+_FREE = frozenset(_FREE_NAMES.split())
 """Names of ATen operations, without underscores at either end, that hold no matrix product."""
 
 

@@ -62,7 +62,9 @@ def facts_of(tree: Any) -> Any:
 
 def _tensor(tensor: torch.Tensor) -> TensorFact:
     dtype = str(tensor.dtype).removeprefix("torch.")
-    return TensorFact(tuple(map(int, tensor.shape)), dtype, str(tensor.device), tensor.numel() * tensor.element_size())
+    return TensorFact(
+        tuple(map(int, tensor.shape)), dtype, str(tensor.device), tensor.numel() * tensor.element_size()
+    )
 
 
 def nbytes(tensor: torch.Tensor) -> int:

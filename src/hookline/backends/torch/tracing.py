@@ -108,7 +108,7 @@ def _never(packed: Any) -> Any:
     raise AssertionError("nothing runs backward here")
 
 
-class _Watch(DispatchMode):
+class _Watch(DispatchMode):  # type: ignore[misc]
     """Keeps the stack of calls under way and books every operation on the innermost."""
 
     def __init__(self, model: nn.Module, names: dict[int, list[str]], *, flow: bool) -> None:
