@@ -140,6 +140,24 @@ def test_a_fake_mode_gives_shapes_and_no_memory():
         assert (real + 1).shape == (3,)
 
 
+def test_a_fake_like_another_tensor_is_that_of_the_mode_itself():
+    mode = compat.fake_mode()
+    for tensor in (nn.Parameter(torch.ones(2, 3).t()), nn.Parameter(torch.ones(2), False), torch.ones(3)[::2]):
+        with mode:
+            slow = torch.empty_strided(
+                tensor.size(), tensor.stride(), dtype=tensor.dtype, requires_grad=tensor.requires_grad
+            )
+            slow = nn.Parameter(slow, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else slow
+        quick = compat.fake_like(mode, tensor, torch.device("cpu"))
+        for fake in (slow, quick):
+            assert (fake.shape, fake.stride(), fake.dtype) == (tensor.shape, tensor.stride(), tensor.dtype)
+            assert fake.requires_grad == tensor.requires_grad and fake.is_leaf and str(fake.device) == "cpu"
+            assert isinstance(fake, nn.Parameter) == isinstance(tensor, nn.Parameter)
+            assert fake.fake_mode is mode
+        with mode:
+            assert (quick * 2).shape == tensor.shape
+
+
 def test_a_dispatch_mode_sees_operations_below_autograd():
     seen = []
 

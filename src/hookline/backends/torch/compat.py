@@ -105,6 +105,23 @@ def fake_mode() -> Any:
     return FakeTensorMode(allow_non_fake_inputs=True)
 
 
+def fake_like(mode: Any, tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """A fake of `mode` with the size, strides and dtype of `tensor`, a parameter if it is one.
+
+    As `torch.empty_strided` in the mode and `nn.Parameter` around it: 20 us instead of 400, and a model
+    has hundreds.
+    """
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    meta = torch.empty_strided(
+        tensor.size(), tensor.stride(), dtype=tensor.dtype, device="meta", requires_grad=tensor.requires_grad
+    )
+    fake = FakeTensor(mode, meta, device)
+    if isinstance(tensor, torch.nn.Parameter):  # some modules ask whether what they hold is one
+        fake._is_param = True
+    return fake
+
+
 @contextmanager
 def quiet_fakes() -> Iterator[None]:
     """Keeps torch from logging errors of fake tensors: they are raised as well, and told in our words."""

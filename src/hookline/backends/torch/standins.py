@@ -6,7 +6,6 @@ run only buffers have stand-ins, copies, since a forward in training mode writes
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -15,7 +14,7 @@ import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
-from hookline.backends.torch.compat import fake_mode, forget_compiled
+from hookline.backends.torch.compat import fake_like, fake_mode, forget_compiled
 from hookline.trees import map_leaves
 
 StandIn = Callable[[torch.Tensor], torch.Tensor]
@@ -41,16 +40,7 @@ class FakeTensors:
         plain = tensor if isinstance(tensor, nn.Parameter) else tensor.as_subclass(torch.Tensor)
         if tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_nested:
             return self.mode.from_tensor(plain)  # type: ignore[no-any-return]
-        with self.mode:
-            fake = torch.empty_strided(
-                plain.size(),
-                plain.stride(),
-                dtype=plain.dtype,
-                device=self._home if plain.is_meta else plain.device,
-                requires_grad=plain.requires_grad,
-            )
-            # Some modules ask whether what they hold is a parameter.
-            return nn.Parameter(fake, plain.requires_grad) if isinstance(plain, nn.Parameter) else fake
+        return fake_like(self.mode, plain, self._home if plain.is_meta else plain.device)
 
 
 class RealTensors:
@@ -114,7 +104,13 @@ def _swap(tensors: Any, stand_in: StandIn) -> None:
 
 def _snapshot(module: nn.Module) -> tuple[dict[str, Any], list[tuple[Any, Any]]]:
     state = dict(vars(module))
-    return state, [(value, copy.copy(value)) for value in state.values() if isinstance(value, CONTAINERS)]
+    contents = [(value, _content(value)) for value in state.values() if isinstance(value, CONTAINERS)]
+    return state, contents
+
+
+def _content(container: Any) -> Any:
+    # Not copy.copy: torch's hook dictionaries are OrderedDicts, which copy slowly.
+    return next(kind(container) for kind in CONTAINERS if isinstance(container, kind))
 
 
 def _restore(module: nn.Module, before: tuple[dict[str, Any], list[tuple[Any, Any]]]) -> None:
@@ -126,7 +122,7 @@ def _restore(module: nn.Module, before: tuple[dict[str, Any], list[tuple[Any, An
     for container, content in contents:
         if isinstance(container, list):
             container[:] = content
-        else:
+        elif container or content:
             container.clear()
             container.update(content)
 
