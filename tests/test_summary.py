@@ -1,6 +1,7 @@
 """summary as a user meets it: inputs of all kinds, columns, depth, pictures, errors, the model left alone."""
 
 import dataclasses
+import io
 import json
 import logging
 import sys
@@ -317,6 +318,21 @@ def test_a_terminal_gets_colours_and_a_pipe_does_not(monkeypatch):
     monkeypatch.delenv("NO_COLOR", raising=False)
     in_colour = str(found)
     assert "\x1b[" in in_colour and "█" in in_colour and "Linear" in in_colour
+
+
+def test_a_narrow_terminal_cuts_no_number_and_no_name():
+    from rich.console import Console
+
+    class Wide(nn.Module):
+        def forward(self, x):
+            return {"a_result_with_a_long_name": x, "another_one_of_them": x}
+
+    model = nn.Sequential(nn.Sequential(nn.Linear(1000, 1000), Wide()))
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(summary(model, (1000, 1000)))
+    text = console.export_text()
+    assert "1,001,000" in text and "100.0 %" in text and "0.1 " in text and "…" in text
+    assert max(map(len, text.splitlines())) <= 80
 
 
 def test_a_notebook_gets_html_that_is_escaped():

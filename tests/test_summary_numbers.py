@@ -8,7 +8,7 @@ from torch.nn import functional as F
 import architectures
 import hookline
 from hookline import summary
-from hookline.summaries.columns import lines_of
+from hookline.summaries.columns import COLUMNS, lines_of
 from hookline.summaries.tree import Cost
 from hookline.testing import ZOO, untouched
 from hookline.trees import leaves
@@ -29,7 +29,7 @@ def assert_adds_up(found):
         for column, total in TOTALS.items():
             values = [row[column] for row in data["rows"]]
             assert sum(value or 0 for value in values) == (data[total] or 0), column
-        lines = [line for line in lines_of(shown._root, ("name",)) if not line.subtotal]
+        lines = [line for line in lines_of(shown._root, tuple(COLUMNS)) if not line.subtotal]
         added = Cost()
         for line in lines:
             added += line.cost

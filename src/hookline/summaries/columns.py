@@ -111,7 +111,8 @@ class Line(NamedTuple):
 def lines_of(root: Row, columns: tuple[str, ...]) -> list[Line]:
     """The lines of a table. Those that are not subtotals add up to the totals, in every column.
 
-    A row with rows below it shows the sum of all; what it costs itself has a line of its own.
+    A row with rows below it shows the sum of all; what it costs itself has a line of its own, where
+    one of the columns shows it.
     """
     total = root.whole
     lines: list[Line] = []
@@ -119,7 +120,9 @@ def lines_of(root: Row, columns: tuple[str, ...]) -> list[Line]:
         lines.append(_line(row, row.whole, total, columns, subtotal=bool(row.children)))
         if row.children and row.own != Cost():
             itself = Row(f"{row.name or '(model)'} itself", "", row.depth + 1, own=row.own, whole=row.own)
-            lines.append(_line(itself, row.own, total, columns, subtotal=False))
+            line = _line(itself, row.own, total, columns, subtotal=False)
+            if any(cell for name, cell in zip(columns, line.cells, strict=True) if COLUMNS[name].right):
+                lines.append(line)
     return lines
 
 

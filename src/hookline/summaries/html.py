@@ -49,7 +49,8 @@ def _cell(name: str, cell: str) -> str:
         text = f'<span class="above">{above}{dot}</span><span class="own">{own}</span>'
     elif name == "share":
         width = float(cell.rstrip(" %").lstrip("<") or 0) * 0.6
-        text += f'<span class="track"><span class="bar" style="width:{width:.1f}px"></span></span>'
+        bar = f'<span class="bar" style="width:{width:.1f}px"></span>' if cell else ""
+        text += f'<span class="track">{bar}</span>'
     return f'<td class="{"note" if name == "note" else _side(name)}">{text}</td>'
 
 

@@ -6,7 +6,7 @@ Upstream: a backend's facts of one run. Downstream: a terminal, a notebook, a ta
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from io import StringIO
 from typing import Any
 
@@ -254,10 +254,9 @@ class Summary:
 
     __repr__ = __str__
 
-    def __rich__(self) -> Any:
-        from rich.console import Group
-
-        return Group(rich_table(*self._table()), rich_footer(self._totals()))
+    def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
+        yield rich_table(*self._table(), options.max_width)
+        yield rich_footer(self._totals())
 
     def _repr_html_(self) -> str:
         return html_table(*self._table(), self._totals(), self._root.type)

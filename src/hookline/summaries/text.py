@@ -10,6 +10,9 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 BLOCKS = " ▏▎▍▌▋▊▉█"
+MAY_SHRINK = {"type", "input", "output", "note"}
+LEAST, BAR = 6, 8
+"""Characters that a shrunk column keeps, and those of a bar."""
 
 
 def plain_table(columns: tuple[str, ...], lines: list[Line]) -> str:
@@ -36,32 +39,52 @@ def plain_footer(totals: dict[str, str]) -> str:
     return "\n".join(f"{name.ljust(width)}  {text}" for name, text in totals.items())
 
 
-def rich_table(columns: tuple[str, ...], lines: list[Line]) -> Table:
-    """The table for a terminal: subtotals dim, what a name shares with the one above it dim, bars for shares."""
+def rich_table(columns: tuple[str, ...], lines: list[Line], width: int) -> Table:
+    """The table for a terminal of that width: subtotals dim, the path before a name dim, bars for shares."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
-    for name in columns:
+    for name, wide in _widths(columns, lines, width).items():
+        column = COLUMNS[name]
         table.add_column(
-            COLUMNS[name].heading,
-            justify="right" if COLUMNS[name].right else "left",
+            column.heading,
+            justify="right" if column.right else "left",
             no_wrap=True,
-            overflow="ellipsis" if name in {"input", "output", "note", "type"} else "fold",
+            width=wide,
             style={"type": "cyan", "note": "yellow"}.get(name),
         )
+        if name == "share":
+            table.add_column("", no_wrap=True, width=BAR, style="green")
     for line in lines:
         cells: list[Any] = []
         for name, cell in zip(columns, line.cells, strict=True):
             if name == "name":
                 cells.append(_name(cell, line))
-            elif name == "share":
-                cells.append(Text.assemble(cell, " ", (_bar(cell), "green")))
             else:
                 cells.append(Text(cell, style="dim" if line.subtotal and COLUMNS[name].right else ""))
+            if name == "share":
+                cells.append(_bar(cell))
         table.add_row(*cells)
     return table
+
+
+def _widths(columns: tuple[str, ...], lines: list[Line], width: int) -> dict[str, int]:
+    """How wide each column is: a narrow terminal cuts text, the longest first, and never a number or a name."""
+    cells = zip(*(line.cells for line in lines), strict=True)
+    widths = {
+        name: max(len(COLUMNS[name].heading), *map(len, column))
+        for name, column in zip(columns, cells, strict=True)
+    }
+    room = width - 3 * len(columns) - (BAR + 3 if "share" in columns else 0)
+    shrinking = [name for name in columns if name in MAY_SHRINK]
+    while sum(widths.values()) > room and shrinking:
+        longest = max(shrinking, key=lambda name: widths[name])
+        if widths[longest] <= LEAST:
+            break
+        widths[longest] -= 1
+    return widths
 
 
 def _name(cell: str, line: Line) -> Any:
@@ -73,7 +96,7 @@ def _name(cell: str, line: Line) -> Any:
     )
 
 
-def _bar(share: str, width: int = 8) -> str:
+def _bar(share: str, width: int = BAR) -> str:
     """A bar for a share like `33.3 %`, in eighths of a character.
 
     >>> _bar("50.0 %").rstrip(), len(_bar("50.0 %"))
