@@ -141,3 +141,79 @@ def test_transforms_of_torch_func_are_unwrapped():
     torch.func.vmap(torch.func.grad(look))(x)
     look(x)
     assert all(torch.equal(found, x) for found in seen) and len(seen) == 2
+
+
+def test_a_fake_mode_gives_shapes_and_no_memory():
+    with compat.fake_mode():
+        y = torch.empty(10**6, 10**6) @ torch.ones(10**6, 3)
+    assert y.shape == (10**6, 3) and str(y.device) == "cpu"
+    with compat.fake_mode():
+        assert (torch.empty(2, 3) + torch.ones(3)).shape == (2, 3)
+    real = torch.ones(3)
+    with compat.fake_mode():  # a tensor that was made before may be used
+        assert (real + 1).shape == (3,)
+
+
+def test_a_fake_like_another_tensor_is_that_of_the_mode_itself():
+    mode = compat.fake_mode()
+    for tensor in (nn.Parameter(torch.ones(2, 3).t()), nn.Parameter(torch.ones(2), False), torch.ones(3)[::2]):
+        with mode:
+            slow = torch.empty_strided(
+                tensor.size(), tensor.stride(), dtype=tensor.dtype, requires_grad=tensor.requires_grad
+            )
+            slow = nn.Parameter(slow, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else slow
+        quick = compat.fake_like(mode, tensor, torch.device("cpu"))
+        for fake in (slow, quick):
+            assert (fake.shape, fake.stride(), fake.dtype) == (tensor.shape, tensor.stride(), tensor.dtype)
+            assert fake.requires_grad == tensor.requires_grad and fake.is_leaf and str(fake.device) == "cpu"
+            assert isinstance(fake, nn.Parameter) == isinstance(tensor, nn.Parameter)
+            assert fake.fake_mode is mode
+        with mode:
+            assert (quick * 2).shape == tensor.shape
+
+
+def test_a_dispatch_mode_sees_operations_below_autograd():
+    seen = []
+
+    class Mode(compat.DispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            seen.append(str(func))
+            return func(*args, **(kwargs or {}))
+
+    with Mode():
+        nn.Linear(2, 2)(torch.ones(1, 2))
+    assert "aten.addmm.default" in seen
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: x.sum().item(),
+        lambda x: bool(x.sum() > 0),
+        lambda x: x.numpy(),
+        lambda x: x[x > 0],
+        lambda x: x.data_ptr(),
+    ],
+)
+def test_what_fake_tensors_cannot_do_is_known_as_their_fault(fn):
+    with compat.quiet_fakes(), compat.fake_mode():
+        x = torch.ones(3)
+        with pytest.raises(Exception) as caught:  # noqa: PT011, torch has many classes for it
+            fn(x)
+    assert compat.is_fakes_fault(caught.value)
+
+
+def test_an_error_of_shapes_is_not_the_fault_of_fake_tensors(caplog):
+    with compat.quiet_fakes(), compat.fake_mode(), pytest.raises(RuntimeError) as caught:
+        torch.ones(2, 3) @ torch.ones(2, 3)
+    assert not compat.is_fakes_fault(caught.value) and not caplog.records
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script_method.*:DeprecationWarning")  # torch's own import
+def test_compiled_modules_can_be_run_as_they_are_written():
+    inner, plain = nn.Linear(1, 1), nn.Linear(1, 1)
+    assert compat.uncompiled(torch.compile(inner)) is inner and compat.uncompiled(plain) is plain
+    plain.compile()
+    assert compat.uncompiled(plain) is plain
+    compat.forget_compiled(plain)
+    assert not compat.compiled(plain)

@@ -14,6 +14,7 @@ __version__ = "0.1.0"
 
 _HOME = {
     "errors": (
+        "ForwardError",
         "HookError",
         "HooklineError",
         "InvalidArgument",
@@ -48,6 +49,18 @@ _HOME = {
     "hooks.stored": ("Hook", "Hooks", "hook_output", "hook_outputs"),
     "sites": ("Site",),
     "watching.watch": ("Watch", "watch"),
+    "summaries.fastai": (
+        "dummy_eval",
+        "has_params",
+        "layer_info",
+        "model_sizes",
+        "module_summary",
+        "num_features_model",
+        "total_params",
+    ),
+    "summaries.source": ("source",),
+    "summaries.summary": ("Summary", "summary"),
+    "summaries.trace": ("Trace", "trace"),
 }
 _FOLDERS = ("lines", "plots", "schedule", "testing")
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
@@ -70,6 +83,7 @@ def __dir__() -> list[str]:
 
 
 if TYPE_CHECKING:
+    from hookline.errors import ForwardError as ForwardError
     from hookline.errors import HookError as HookError
     from hookline.errors import HooklineError as HooklineError
     from hookline.errors import InvalidArgument as InvalidArgument
@@ -102,5 +116,17 @@ if TYPE_CHECKING:
     from hookline.hooks.stored import hook_output as hook_output
     from hookline.hooks.stored import hook_outputs as hook_outputs
     from hookline.sites import Site as Site
+    from hookline.summaries.fastai import dummy_eval as dummy_eval
+    from hookline.summaries.fastai import has_params as has_params
+    from hookline.summaries.fastai import layer_info as layer_info
+    from hookline.summaries.fastai import model_sizes as model_sizes
+    from hookline.summaries.fastai import module_summary as module_summary
+    from hookline.summaries.fastai import num_features_model as num_features_model
+    from hookline.summaries.fastai import total_params as total_params
+    from hookline.summaries.source import source as source
+    from hookline.summaries.summary import Summary as Summary
+    from hookline.summaries.summary import summary as summary
+    from hookline.summaries.trace import Trace as Trace
+    from hookline.summaries.trace import trace as trace
     from hookline.watching.watch import Watch as Watch
     from hookline.watching.watch import watch as watch

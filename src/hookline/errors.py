@@ -8,6 +8,7 @@ HooklineError
 ├── MissingExtra        also ImportError: an optional package is not installed
 ├── RecordingTooLarge   also MemoryError: `limit=` is reached
 ├── RunError            a stored run or recording that can't be read
+├── ForwardError        also RuntimeError: a model failed while it was looked at, with the module
 └── HookError           also RuntimeError: an error inside a user's hook, with its site
     └── WrongReplacement    also ValueError: a hook returned what its site can't take
 
@@ -80,6 +81,22 @@ class RecordingTooLarge(HooklineError, MemoryError):
 
 class RunError(HooklineError):
     """A stored run or recording that can't be read or written."""
+
+
+class ForwardError(HooklineError, RuntimeError):
+    """A model raised while it was summarised or traced; `__cause__` is what it raised.
+
+    `site` is the module where it happened, `arguments` the shapes that reached it, `summary` what was
+    seen up to there (None where nothing was).
+    """
+
+    def __init__(self, site: str, kind: str, arguments: str, error: Exception, shown: str = "") -> None:
+        self.site, self.arguments = site, arguments
+        self.summary: Any = None
+        where = f"{site!r} ({kind})" if site else f"the model's own forward ({kind})"
+        message = f"{where} raised {type(error).__name__}: {str(error).strip()}"
+        message += f"\nWhat reached it: {arguments or 'nothing'}."
+        super().__init__(f"{message}\n{shown}" if shown else message)
 
 
 class HookError(HooklineError, RuntimeError):

@@ -7,10 +7,12 @@ suite that such a backend must pass.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from enum import IntEnum
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
+
+from hookline.backends.facts import ModuleFact, RunFacts
 
 
 class Rank(IntEnum):
@@ -316,6 +318,31 @@ class Backend(Protocol):
 
     def written_since(self, views: list[tuple[Any, int]]) -> bool:
         """Whether one of these (tensor, version) pairs was written to in place since."""
+
+    # What a model is
+
+    def modules_of(self, model: Any) -> list[ModuleFact]:
+        """A fact for each module, in order of definition."""
+
+    def described_input(self, model: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+        """What stands for an input of that shape in `traced_run`; dtype None is the model's own."""
+
+    def traced_run(
+        self, model: Any, args: Any, kwargs: Any, *, real: bool = False, flow: bool = False
+    ) -> RunFacts:
+        """What a call of the model does, without computing it unless `real`; the model stays as it is."""
+
+    def evaluating(self, model: Any) -> AbstractContextManager[None]:
+        """The model as for inference, without gradients; afterwards each module's own mode is back."""
+
+    def random_input(self, model: Any, shape: tuple[int, ...]) -> Any:
+        """A random tensor as the model takes them; the global generator is left alone."""
+
+    def integers(self, tree: Any) -> Any:
+        """A structure in which described inputs are integers."""
+
+    def forward_of(self, module: Any) -> tuple[Callable[..., Any], str]:
+        """The function that runs when the module is called, and whose it is."""
 
     # Files
 

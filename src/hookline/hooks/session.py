@@ -8,6 +8,8 @@ such as a worker thread of DataParallel or of a pool, belongs to all open blocks
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 
 _opened: ContextVar[tuple[int, ...]] = ContextVar("hookline_sessions", default=())
@@ -37,6 +39,15 @@ class Session:
     def close(self) -> None:
         # No token reset: an exit may run in another context than its enter (a generator, a callback).
         _opened.set(tuple(number for number in _opened.get() if number != self.number))
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """For this block, events of this context belong to no other session."""
+        token = _opened.set((self.number,))
+        try:
+            yield
+        finally:
+            _opened.reset(token)
 
     def sees_this_context(self) -> bool:
         """Whether what happens in the current context belongs to this session."""

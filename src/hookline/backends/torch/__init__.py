@@ -11,6 +11,7 @@ from torch import nn
 from hookline.backends.protocol import Label
 from hookline.backends.torch import (
     compat,
+    describing,
     forwards,
     modules,
     optimizers,
@@ -24,6 +25,7 @@ from hookline.backends.torch import (
 from hookline.backends.torch.joining import JoinedInputs, joined, tapped
 from hookline.backends.torch.leaves import differentiable
 from hookline.backends.torch.listening import Listener, heard, site_memory
+from hookline.backends.torch.tracing import traced_run
 from hookline.errors import InvalidArgument
 
 
@@ -66,6 +68,13 @@ class TorchBackend:
     reduced_on_device = staticmethod(statistics.reduced_on_device)
     scalars = staticmethod(statistics.scalars)
     fetched = staticmethod(statistics.fetched)
+    traced_run = staticmethod(traced_run)
+    modules_of = staticmethod(describing.modules_of)
+    described_input = staticmethod(describing.described_input)
+    evaluating = staticmethod(describing.evaluating)
+    random_input = staticmethod(describing.random_input)
+    integers = staticmethod(describing.integers)
+    forward_of = staticmethod(describing.forward_of)
 
     def is_model(self, thing: Any) -> bool:
         return isinstance(thing, nn.Module)

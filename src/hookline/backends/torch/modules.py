@@ -16,12 +16,15 @@ from hookline.backends.torch.compat import compiled
 from hookline.errors import Unsupported
 
 
-def walk(module: nn.Module, name: str = "", above: tuple[int, ...] = ()) -> Iterator[tuple[str, nn.Module]]:
+def walk(
+    module: nn.Module, name: str = "", above: tuple[int, ...] = (), *, eager: bool = False
+) -> Iterator[tuple[str, nn.Module]]:
     """(name, module) for every module under every name, parents first.
 
     `named_modules(remove_duplicate=False)` does the same and never ends where a module holds its parent.
+    With `eager`, the caller sees to it that compiled modules don't run as such.
     """
-    if compiled(module):
+    if compiled(module) and not eager:
         raise Unsupported(
             backend="torch",
             feature="a hook on a compiled model",
@@ -34,7 +37,7 @@ def walk(module: nn.Module, name: str = "", above: tuple[int, ...] = ()) -> Iter
     dot = f"{name}." if name else ""
     for child, part in module._modules.items():
         if part is not None and id(part) not in above:
-            yield from walk(part, dot + child, (*above, id(module)))
+            yield from walk(part, dot + child, (*above, id(module)), eager=eager)
 
 
 def why_silent(modules: dict[str, Any], name: str) -> str | None:
@@ -42,7 +45,7 @@ def why_silent(modules: dict[str, Any], name: str) -> str | None:
     module = modules[name]
     if isinstance(module, torch.jit.ScriptModule) and name:
         return "it is part of a ScriptModule, which runs without Python's module calls"
-    if _has_no_forward(module):
+    if has_no_forward(module):
         return f"{type(module).__name__} only holds modules and has no forward of its own"
     path, _, own = name.rpartition(".")
     while name:
@@ -90,7 +93,7 @@ def _can_fuse(layer: nn.TransformerEncoderLayer) -> bool:
     )
 
 
-def _has_no_forward(module: nn.Module) -> bool:
+def has_no_forward(module: nn.Module) -> bool:
     return "forward" not in vars(module) and type(module).forward is nn.Module.forward
 
 

@@ -1,0 +1,132 @@
+"""Stand-ins: a model runs on other tensors for a while, and is then exactly what it was.
+
+Fake stand-ins have shapes and no numbers, so nothing is computed and no memory is needed. In a real
+run only buffers have stand-ins, copies, since a forward in training mode writes to them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.parameter import is_lazy
+
+from hookline.backends.torch.compat import fake_like, fake_mode, forget_compiled
+from hookline.trees import map_leaves
+
+StandIn = Callable[[torch.Tensor], torch.Tensor]
+CONTAINERS = (dict, list, set)
+
+
+class FakeTensors:
+    """Makes fake tensors of one mode; a tensor always gets the same one, so ties stay ties."""
+
+    def __init__(self, home: torch.device) -> None:
+        self.mode: Any = fake_mode()
+        self._home = home
+        self._made: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+
+    def of(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The fake of `tensor`, on its device; on the model's where it is on none (meta)."""
+        known = self._made.get(id(tensor))
+        if known is None:
+            known = self._made[id(tensor)] = tensor, self._make(tensor)
+        return known[1]
+
+    def _make(self, tensor: torch.Tensor) -> torch.Tensor:
+        plain = tensor if isinstance(tensor, nn.Parameter) else tensor.as_subclass(torch.Tensor)
+        if tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_nested:
+            return self.mode.from_tensor(plain)  # type: ignore[no-any-return]
+        return fake_like(self.mode, plain, self._home if plain.is_meta else plain.device)
+
+
+class RealTensors:
+    """Real inputs for those that are only described (on meta), from a generator of its own."""
+
+    def __init__(self, home: torch.device) -> None:
+        self._home = home
+
+    def of(self, tensor: torch.Tensor) -> torch.Tensor:
+        if not tensor.is_meta:
+            return tensor
+        real = torch.zeros(tensor.shape, dtype=tensor.dtype)
+        if real.is_floating_point() or real.is_complex():
+            real.uniform_(-1, 1, generator=torch.Generator().manual_seed(0))
+        return real.to(self._home)
+
+
+def home_of(model: nn.Module) -> torch.device:
+    """The device that inputs belong on: that of the first parameter or buffer; the CPU for meta."""
+    for tensor in (*model.parameters(), *model.buffers()):
+        return torch.device("cpu") if tensor.is_meta else tensor.device
+    return torch.device("cpu")
+
+
+def is_on_meta(model: nn.Module) -> bool:
+    """Whether a part of the model has no memory, so that it can't run for real."""
+    return any(tensor.is_meta for tensor in (*model.parameters(), *model.buffers()) if not is_lazy(tensor))
+
+
+def has_lazy(model: nn.Module) -> bool:
+    """Whether a first call would change the model for good."""
+    return any(is_lazy(tensor) for tensor in (*model.parameters(), *model.buffers()))
+
+
+@contextmanager
+def borrowed(model: nn.Module, parameter: StandIn | None, buffer: StandIn) -> Iterator[None]:
+    """The model with stand-ins in place of its tensors; afterwards all it holds is what it was.
+
+    Attributes that a forward sets, lists and dicts that it fills, modes and the random state go back too.
+    """
+    with ExitStack() as stack:
+        stack.callback(torch.set_rng_state, torch.get_rng_state())
+        for module in list(model.modules()):
+            stack.callback(_restore, module, _snapshot(module))
+            forget_compiled(module)
+            state = vars(module)
+            _swap(state.get("_buffers"), buffer)
+            if parameter is not None:
+                _swap(state.get("_parameters"), parameter)
+                for name, value in list(state.items()):
+                    if isinstance(value, torch.Tensor):  # held as a plain attribute
+                        state[name] = parameter(value)
+        yield
+
+
+def _swap(tensors: Any, stand_in: StandIn) -> None:
+    for name, tensor in (tensors or {}).items():
+        if tensor is not None and not is_lazy(tensor):
+            tensors[name] = stand_in(tensor)
+
+
+def _snapshot(module: nn.Module) -> tuple[dict[str, Any], list[tuple[Any, Any]]]:
+    state = dict(vars(module))
+    contents = [(value, _content(value)) for value in state.values() if isinstance(value, CONTAINERS)]
+    return state, contents
+
+
+def _content(container: Any) -> Any:
+    # Not copy.copy: torch's hook dictionaries are OrderedDicts, which copy slowly.
+    return next(kind(container) for kind in CONTAINERS if isinstance(container, kind))
+
+
+def _restore(module: nn.Module, before: tuple[dict[str, Any], list[tuple[Any, Any]]]) -> None:
+    state, contents = before
+    now = vars(module)
+    if len(now) != len(state) or any(now.get(key) is not value for key, value in state.items()):
+        now.clear()
+        now.update(state)
+    for container, content in contents:
+        if isinstance(container, list):
+            container[:] = content
+        elif container or content:
+            container.clear()
+            container.update(content)
+
+
+def mapped(stand_in: StandIn, tree: Any) -> Any:
+    """A structure with the stand-in of each of its tensors."""
+    return map_leaves(stand_in, tree, torch.Tensor)
