@@ -83,6 +83,10 @@ def __dir__() -> list[str]:
 
 
 if TYPE_CHECKING:
+    from hookline import lines as lines
+    from hookline import plots as plots
+    from hookline import schedule as schedule
+    from hookline import testing as testing
     from hookline.errors import ForwardError as ForwardError
     from hookline.errors import HookError as HookError
     from hookline.errors import HooklineError as HooklineError

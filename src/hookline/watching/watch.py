@@ -21,6 +21,7 @@ from hookline.hooks.select import Place, Tree, select
 from hookline.hooks.session import Session
 from hookline.lines.registry import find
 from hookline.schedule import Schedule, as_schedule
+from hookline.watching.progress import Progress
 from hookline.watching.steps import Gathered, Wanted
 from hookline.watching.table import Row, Sink, Table
 from hookline.watching.taps import FullWatcher, OutputWatcher
@@ -41,6 +42,7 @@ def watch(
     scaler: Any = None,
     keep: int = 1000,
     to: Sink | Sequence[Sink] = (),
+    progress: bool | None = None,
     modules: Iterable[tuple[str, Any]] | None = None,
 ) -> Watch:
     """A context manager that gives statistics of activations, gradients and parameters, step by step.
@@ -50,8 +52,9 @@ def watch(
     more statistics of `hookline.lines.registry` ("p99", your own); `channels` is a dimension along
     which activations and their gradients are also reduced one by one. `scaler` is the GradScaler in
     use, if any: gradients of activations are then given unscaled. Memory keeps the last `keep`
-    steps, sinks (`to`) get all. Where a model keeps its parts in its own way, `modules` are the (name,
-    module) pairs that `where` chooses from, and `params` may be a function that gives the parameters.
+    steps, sinks (`to`) get all. `progress` shows a line with the step; by default in terminals only.
+    Where a model keeps its parts in its own way, `modules` are the (name, module) pairs that `where`
+    chooses from, and `params` may be a function that gives the parameters.
 
     >>> import torch
     >>> model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU())
@@ -84,6 +87,7 @@ def watch(
         grads=grads,
         params=params,
         scaler=scaler,
+        progress=progress,
     )
 
 
@@ -103,6 +107,7 @@ class Watch:
         grads: bool,
         params: bool | Callable[[], dict[str, Any]],
         scaler: Any,
+        progress: bool | None,
     ) -> None:
         self.backend = backend
         self.session = Session()
@@ -112,7 +117,8 @@ class Watch:
         self.gathered = Gathered(wanted)
         self._model, self._places = model, places
         self._schedule, self._table = schedule, table
-        self._inputs, self._scaler = inputs, scaler
+        self._inputs, self._scaler, self._show_progress = inputs, scaler, progress
+        self._progress = Progress(wanted=False)
         named = params if callable(params) else partial(parameters_of, backend, places)
         self._weights = Weights(backend, named, self.gathered.add) if params else None
         self._attached = ExitStack()
@@ -191,6 +197,7 @@ class Watch:
         )
         self._attached.enter_context(handle)
         self.is_open = True
+        self._progress = Progress(self._show_progress)
         self.session.open()
         self._end_step(self.now)
         return self
@@ -215,6 +222,7 @@ class Watch:
         self.finish_step()
         self.is_open = False
         self._end_step(self.now)  # what came after the last optimizer step, validation say
+        self._progress.close()
         self._table.close()
         self._watchers = []
 
@@ -279,7 +287,9 @@ class Watch:
 
     def _end_step(self, next_step: int) -> None:
         if self.gathered:
-            self._table.add(self.gathered.rows(self.now, self.backend.rank()))
+            rows = self.gathered.rows(self.now, self.backend.rank())
+            self._table.add(rows)
+            self._progress.tell(self.now, len(rows))
         self.now = next_step
         self._due = False
         self._scale = None
