@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from bench.harness import Case, Goal, Table
-from bench.models import gpt2, resnet50
 from torch import nn
 
 import hookline
+from bench.harness import Case, Goal, Table
+from bench.models import gpt2, resnet50
 
 NOTE = (
     "Goals are for hookline.summary, which has shapes, parameters, MACs and what a backward keeps of every call. "

@@ -283,6 +283,25 @@ def test_several_inputs_meet_before_the_backward_hook():
     assert (a.grad.item(), b.grad.item(), c.grad.item()) == (20.0, 3.0, 4.0)
 
 
+@pytest.mark.parametrize("leaf", [True, False])
+def test_several_inputs_meet_also_where_the_module_writes_to_one(leaf):
+    class Writes(nn.Module):
+        def forward(self, a, b):
+            a.mul_(2)
+            return a * 3 + b * 5
+
+    a, b = torch.ones(1, requires_grad=True), torch.ones(1, requires_grad=True)
+    model, seen = Writes(), []
+
+    def hook(module, grad_input, grad_output):
+        seen.append([g.item() for g in (*grad_input, *grad_output)])
+        return grad_input[0] * 10, grad_input[1] * 100
+
+    with hookline.register_backward_hook(model, hook):
+        model(a * 1, b if leaf else b * 1).backward()
+    assert seen == [[6.0, 5.0, 1.0]] and (a.grad.item(), b.grad.item()) == (60.0, 500.0)
+
+
 def test_edited_gradients_are_what_a_recording_sees():
     model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
     x = torch.randn(2, 3, requires_grad=True)
