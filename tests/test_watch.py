@@ -216,7 +216,7 @@ def test_a_sink_that_fails_is_reported_once_and_training_goes_on(model):
             raise OSError("disk full")
 
         def close(self):
-            raise AssertionError("it was left out")
+            raise OSError("still full")
 
     with pytest.warns(UserWarning, match="disk full") as caught, watch(model, to=Broken()) as w:
         train(model, steps=3)
@@ -349,7 +349,6 @@ def test_every_specimen_can_be_watched(specimen):
         ({"every": "often"}, "no schedule"),
         ({"where": "nope"}, "no site"),
         ({"to": 3}, "no sink"),
-        ({"to": "runs/a"}, "no sink"),
     ],
     ids=str,
 )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from hookline.version import __version__ as __version__
 
 _HOME = {
     "errors": (
@@ -47,6 +47,8 @@ _HOME = {
         "register_state_dict_pre_hook",
     ),
     "hooks.stored": ("Hook", "Hooks", "hook_output", "hook_outputs"),
+    "runs.run": ("Run", "open_run"),
+    "sinks.store": ("RunStore",),
     "sites": ("Site",),
     "watching.watch": ("Watch", "watch"),
     "summaries.fastai": (
@@ -119,6 +121,9 @@ if TYPE_CHECKING:
     from hookline.hooks.stored import Hooks as Hooks
     from hookline.hooks.stored import hook_output as hook_output
     from hookline.hooks.stored import hook_outputs as hook_outputs
+    from hookline.runs.run import Run as Run
+    from hookline.runs.run import open_run as open_run
+    from hookline.sinks.store import RunStore as RunStore
     from hookline.sites import Site as Site
     from hookline.summaries.fastai import dummy_eval as dummy_eval
     from hookline.summaries.fastai import has_params as has_params

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections import deque
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any, Protocol
 
 from hookline.globs import matcher
@@ -13,7 +14,10 @@ Row = dict[str, Any]
 
 
 class Sink(Protocol):
-    """Where rows go besides memory: anything with `write` and `close`."""
+    """Where rows go besides memory: anything with `write` and `close`.
+
+    One that has `open(meta)` is told facts of the run before the first row.
+    """
 
     def write(self, rows: list[Row]) -> None:
         """Takes the rows of one step."""
@@ -36,6 +40,12 @@ class Table:
         self._steps: deque[list[Row]] = deque(maxlen=keep)
         self._sinks = list(sinks)
 
+    def open(self, meta: dict[str, Any]) -> None:
+        """Tells the sinks that want to know what kind of run begins."""
+        for sink in self._sinks:
+            if hasattr(sink, "open"):
+                sink.open(meta)
+
     def add(self, rows: list[Row]) -> None:
         """Takes the rows of a finished step; a sink that fails is reported once and left out."""
         if not rows:
@@ -44,8 +54,10 @@ class Table:
         for sink in list(self._sinks):
             try:
                 sink.write(rows)
-            except Exception as error:
+            except Exception as error:  # training goes on, and so do the other sinks
                 self._sinks.remove(sink)
+                with suppress(Exception):  # it has failed already, which is told below
+                    sink.close()
                 warnings.warn(f"{type(sink).__name__} failed and gets no more rows: {error}", stacklevel=2)
 
     def rows(self, site: str | None = None, kind: str | None = None, step: int | None = None) -> list[Row]:
@@ -62,4 +74,7 @@ class Table:
 
     def close(self) -> None:
         for sink in self._sinks:
-            sink.close()
+            try:
+                sink.close()
+            except Exception as error:  # what was trained must not be lost for it
+                warnings.warn(f"{type(sink).__name__} failed at the end: {error}", stacklevel=2)

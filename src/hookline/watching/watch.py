@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -21,6 +22,7 @@ from hookline.hooks.select import Place, Tree, select
 from hookline.hooks.session import Session
 from hookline.lines.registry import find
 from hookline.schedule import Schedule, as_schedule
+from hookline.sinks.store import RunStore
 from hookline.watching.progress import Progress
 from hookline.watching.steps import Gathered, Wanted
 from hookline.watching.table import Row, Sink, Table
@@ -41,7 +43,7 @@ def watch(
     channels: int | None = None,
     scaler: Any = None,
     keep: int = 1000,
-    to: Sink | Sequence[Sink] = (),
+    to: str | Path | Sink | Sequence[str | Path | Sink] = (),
     progress: bool | None = None,
     modules: Iterable[tuple[str, Any]] | None = None,
 ) -> Watch:
@@ -52,7 +54,8 @@ def watch(
     more statistics of `hookline.lines.registry` ("p99", your own); `channels` is a dimension along
     which activations and their gradients are also reduced one by one. `scaler` is the GradScaler in
     use, if any: gradients of activations are then given unscaled. Memory keeps the last `keep`
-    steps, sinks (`to`) get all. `progress` shows a line with the step; by default in terminals only.
+    steps, sinks (`to`: the folder of a run, which `open_run` reads, or your own) get all. `progress`
+    shows a line with the step; by default in terminals only.
     Where a model keeps its parts in its own way, `modules` are the (name, module) pairs that `where`
     chooses from, and `params` may be a function that gives the parameters.
 
@@ -74,8 +77,11 @@ def watch(
     for name in stats:
         find(name)
     sinks: list[Any] = list(to) if isinstance(to, (list, tuple)) else [to]
+    sinks = [RunStore(sink) if isinstance(sink, (str, Path)) else sink for sink in sinks]
     if wrong := [sink for sink in sinks if not hasattr(sink, "write") or not hasattr(sink, "close")]:
-        raise InvalidArgument(f"to={wrong[0]!r} is no sink: an object with write(rows) and close() is wanted.")
+        raise InvalidArgument(
+            f"to={wrong[0]!r} is no sink: a folder is wanted, or an object with write(rows) and close()."
+        )
     return Watch(
         backend,
         model,
@@ -185,6 +191,14 @@ class Watch:
         if self.is_open:
             raise InvalidArgument("this watch block is open already; call watch(...) again.")
         line = callers_line()
+        self._table.open(
+            {
+                "model": type(self._model).__qualname__,
+                "backend": self.backend.name,
+                "rank": self.backend.rank(),
+                "sites": [[place.name, type(place.module).__name__] for place in self._places],
+            }
+        )
         kind = FullWatcher if self._inputs else OutputWatcher
         self._watchers = [
             kind(self, place, Label("watch", "watching", place.name, line)) for place in self._places
