@@ -147,10 +147,8 @@ def trimmed(hist: Counts) -> tuple[int, Counts]:
     (True, [7, 0, 1], True)
     """
     (filled,) = np.nonzero(hist)
-    if not len(filled):
-        return ZERO, hist[:0]
-    first, last = int(filled[0]), int(filled[-1])
-    return first, hist[first : last + 1]
+    first, last = (int(filled[0]), int(filled[-1])) if len(filled) else (ZERO, ZERO - 1)
+    return first, hist[first : last + 1].copy()  # a view would keep the whole of it alive
 
 
 def restored(first: int, counts: Counts) -> Counts:
