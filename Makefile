@@ -10,7 +10,7 @@ READY := .venv/.ready
 setup: $(READY)
 
 # The stamp depends on what decides the contents of the environment, so set-up is quick when it stands.
-$(READY): pyproject.toml setup.py constraints.txt $(wildcard src/hookline/lines/_kernel*.[ch])
+$(READY): pyproject.toml constraints.txt setup.py $(wildcard src/hookline/lines/_kernel*.[ch])
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --constraint constraints.txt torch==2.13.0
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[torch,dev]'
@@ -32,4 +32,4 @@ bench: setup
 	$(BIN)/python -m bench
 
 clean:
-	rm -rf .venv build src/*.egg-info
+	rm -rf .venv build src/*.egg-info src/hookline/lines/_kernel*.so

@@ -1,6 +1,7 @@
 """The kernel as a library: which one is used, threads, one transfer; the registry."""
 
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -23,6 +24,13 @@ def in_new_process(code, **environment):
     return subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, **environment}
     )
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
+def test_the_kernel_is_built_where_a_compiler_is():
+    """Or the tests that need it would be skipped, and nobody would see."""
+    told = in_new_process(TELL, HOOKLINE_KERNEL="avx2").stdout
+    assert told in ("AVX2 | \n", "baseline C | \n"), f"{told}: run pip install -e ."
 
 
 TELL = "from hookline.lines import *; print(kernel_in_use(), '|', why_not_native())"
@@ -101,7 +109,7 @@ def test_other_threads_run_while_the_kernel_does():
     while not seen:
         pass
     interval = sys.getswitchinterval()
-    sys.setswitchinterval(10)  # nobody is asked to make room: who runs, does so because the GIL is free
+    sys.setswitchinterval(1)  # nobody is asked to make room sooner: who runs, does so because the GIL is free
     try:
         before = len(seen)
         reduce(x)

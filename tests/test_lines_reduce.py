@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from torch._subclasses import FakeTensorMode
 
 from hookline import InvalidArgument, Unsupported
 from hookline.lines import bins, collect, collect_channels, kernel, reduce, reduce_channels
@@ -211,8 +212,13 @@ def test_what_has_no_values_is_refused_clearly(way):
     for tensor in (dense.to_sparse(), dense.to_sparse_csr()):
         with pytest.raises(Unsupported, match=r"sparse.*to_dense"):
             reduce(tensor)
-    with pytest.raises(Unsupported, match="meta"):
-        reduce(torch.empty(3, device="meta"))
+    with FakeTensorMode():
+        fake = torch.ones(3)
+    for tensor in (torch.empty(3, device="meta"), fake):
+        with pytest.raises(Unsupported, match="a meta or fake tensor"):
+            reduce(tensor)
+    with pytest.raises(Unsupported, match="run the model once"):
+        reduce(torch.nn.LazyLinear(2).weight)
     with pytest.raises(InvalidArgument, match="a tensor of torch is wanted, a list came"):
         reduce([1.0])
 
@@ -221,6 +227,15 @@ def test_what_has_no_values_is_refused_clearly(way):
 def test_nested_tensors_are_refused(way):
     with pytest.raises(Unsupported, match="nested"):
         reduce(torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=torch.jagged))
+
+
+@pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor:UserWarning")  # deprecated, and still about
+def test_other_ways_to_hold_values(way):
+    x = torch.arange(100.0).reshape(10, 10)
+    quantized = torch.quantize_per_tensor(x, 1.0, 0, torch.qint8)
+    off = torch.frombuffer(bytearray(b"x" + x.numpy().tobytes()), dtype=torch.float32, offset=1)
+    for same in (quantized, off, x.to_mkldnn(), x.to(torch.uint64)):
+        assert stats_of(same).mean == 49.5
 
 
 class Labelled(torch.Tensor):

@@ -8,7 +8,8 @@ NaN and Inf are in no bin: they are counted beside it.
 From the most negative to the most positive value: SIDE bins, the bin of zero, SIDE bins.
 
 One mantissa bit was chosen by measurement: a second one doubles what is kept for every tensor (1113 counters)
-and costs a tensor of 10 KB 2 us more; with one, quantiles of usual distributions are off by 1 to 3 %.
+and costs a tensor of 10 KB 2 us more; with one, nine quantiles of six kinds of distributions are off by 1 % in the
+middle, and by 13 % at worst (0.999 of a normal distribution about 3).
 """
 
 from __future__ import annotations
@@ -147,10 +148,8 @@ def trimmed(hist: Counts) -> tuple[int, Counts]:
     (True, [7, 0, 1], True)
     """
     (filled,) = np.nonzero(hist)
-    if not len(filled):
-        return ZERO, hist[:0]
-    first, last = int(filled[0]), int(filled[-1])
-    return first, hist[first : last + 1]
+    first, last = (int(filled[0]), int(filled[-1])) if len(filled) else (ZERO, ZERO - 1)
+    return first, hist[first : last + 1].copy()  # a view would keep the whole of it alive
 
 
 def restored(first: int, counts: Counts) -> Counts:

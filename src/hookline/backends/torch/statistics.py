@@ -72,21 +72,18 @@ def reducible(tensor: Tensor) -> Tensor:
     are no values to look at (meta), or only some of them (sparse, nested). Inside torch.func's transforms it
     is the tensor that they wrap: all of a batch under vmap.
     """
+    if nn.parameter.is_lazy(tensor):
+        raise _unsupported("an uninitialized parameter", "it has no shape yet", "run the model once")
     tensor = compat.unwrapped(tensor).detach()
+    if tensor.is_meta or type(tensor).__name__ == "FakeTensor":
+        raise _unsupported("a meta or fake tensor", "it has a shape and no values", "run on a real device")
+    if tensor.is_mkldnn:
+        tensor = tensor.to_dense()
     if tensor.layout is not torch.strided or tensor.is_nested:
-        kind = "nested" if tensor.is_nested else str(tensor.layout).removeprefix("torch.")
-        raise Unsupported(
-            backend="torch",
-            feature=f"a statistic of a {kind} tensor",
-            why="zeros that are not stored would have to be counted or left out, and only you know which",
-            instead="reduce tensor.to_dense() for all its values, or tensor.values() for the stored ones",
-        )
-    if tensor.is_meta:
-        raise Unsupported(
-            backend="torch",
-            feature="a statistic of a tensor on the meta device",
-            why="it has a shape and no values",
-            instead="run the model on a real device",
+        raise _unsupported(
+            f"a {'nested' if tensor.is_nested else str(tensor.layout).removeprefix('torch.')} tensor",
+            "values that are not stored would have to be counted as zeros or left out, and only you know which",
+            "reduce tensor.to_dense() for all of them, or tensor.values() for the stored ones",
         )
     if type(tensor) is not Tensor and not _dispatches(type(tensor)):
         tensor = tensor.as_subclass(Tensor)  # a subclass with methods of its own, whose memory is a tensor's
@@ -100,6 +97,10 @@ def reducible(tensor: Tensor) -> Tensor:
         tensor = tensor.to(torch.float32 if exact else torch.float64)
     tensor = tensor.resolve_neg()
     return tensor.cpu() if tensor.device.type == "mps" else tensor  # MPS has no float64
+
+
+def _unsupported(kind: str, why: str, instead: str) -> Unsupported:
+    return Unsupported(backend="torch", feature=f"a statistic of {kind}", why=why, instead=instead)
 
 
 def _dispatches(kind: type) -> bool:
