@@ -4,7 +4,7 @@ import dataclasses
 from typing import NamedTuple
 
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch import nn
 
@@ -88,6 +88,15 @@ class Transposed(Part):
     compute = forward
 
 
+class Flat(Part):
+    """Returns a view of all of its input."""
+
+    def forward(self, x):
+        return x.view(-1).view(2, WIDTH)
+
+    compute = forward
+
+
 class Chain(Part):
     def __init__(self, *parts):
         super().__init__()
@@ -161,7 +170,9 @@ class WrittenAfter(Part):
         return self.child("body", x, name, log) + 1
 
 
-atoms = st.sampled_from([Linear, Sin, WritesItsInput, Same, Transposed, WrittenAfter]).map(lambda kind: kind())
+atoms = st.sampled_from([Linear, Sin, WritesItsInput, Same, Transposed, Flat, WrittenAfter]).map(
+    lambda kind: kind()
+)
 
 
 def grown(children):
@@ -186,6 +197,9 @@ def weights_of(model):
 
 @settings(max_examples=150, deadline=None)
 @given(trees)
+@example(Chain(Linear(), Chain(Chain(Same()), WritesItsInput())))
+@example(Chain(Linear(), Chain(Chain(Flat()), WritesItsInput())))
+@example(Chain(Linear(), Chain(Same(), Same(), WritesItsInput())))
 def test_recorded_values_and_gradients_equal_a_reference_without_hooks(model):
     log = {}
     model.reference(start(), "", log).square().sum().backward()

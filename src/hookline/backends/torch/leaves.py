@@ -61,11 +61,12 @@ class Ear:
     before the writing then arrives at the original only.
     """
 
-    __slots__ = ("heard_in", "numbers", "sink", "watched")
+    __slots__ = ("fallback", "heard_in", "numbers", "sink", "watched")
 
     def __init__(self, numbers: list[int], sink: GradSink) -> None:
         self.numbers = numbers
         self.sink = sink
+        self.fallback = sink  # what hears the original's gradient, where that is more than the alias's
         self.heard_in = -1
         self.watched: tuple[Tensor, int] | None = None
 
@@ -80,4 +81,5 @@ class Ear:
     def original(self, grad: Tensor) -> Any:
         if self.watched is None or self.heard_in == graph_task() or version(self.watched[0]) == self.watched[1]:
             return None
-        return self.alias(grad.reshape(self.watched[0].shape))
+        self.heard_in = graph_task()
+        return self.fallback(self.numbers, grad.reshape(self.watched[0].shape))

@@ -42,6 +42,7 @@ class Listener:
     entered: list[tuple[Tensor, int, Edge, list[int]]] | tuple[()] = ()
     views: list[tuple[Tensor, int]] | tuple[()] = ()
     targets: dict[Edge, list[int]] | None = None
+    inputs: Found | tuple[()] = ()
     start = 0
 
     def __init__(self, on_input: GradSink, on_output: GradSink, memory: Memory = None) -> None:
@@ -59,6 +60,7 @@ class Listener:
     def aim(self, found: Found) -> None:
         """Remembers where the gradients of the inputs are sent, before the module runs."""
         self.targets = targets = {}
+        self.inputs = found
         for leaf, numbers in found:
             targets[edge_of(leaf)] = numbers
             if is_view(leaf) and (base := whole_base(leaf)) is not None:
@@ -75,7 +77,6 @@ class Listener:
         for leaf, before, edge, numbers in self.entered:
             if version(leaf) != before:
                 targets[edge] = numbers  # written to, a view is out of the graph and its base stands in
-        self.entered = ()
         for leaf, _ in found:
             if (leaf.grad_fn, leaf.output_nr) in targets or leaf.grad_fn is None:
                 output, found = self._identities_apart(output, found, targets)
@@ -85,6 +86,7 @@ class Listener:
             senders = self.senders([leaf.grad_fn for leaf, _ in found], targets)
             self._remember(found, senders)
         self.hear_call(found, senders, targets)
+        self.entered, self.inputs = (), ()
         return output
 
     def _remembered(self, found: Found, targets: dict[Edge, list[int]]) -> dict[Any, Edges] | None:
@@ -130,9 +132,20 @@ class Listener:
         ear.watch(leaf)
         listen(leaf, ear.alias)
         if (base := whole_base(leaf)) is not None:
+            ear.fallback = self._shown_through(base) or self.on_output
             listen(base, ear.original)
         else:
             self.views = [*self.views, (leaf.detach(), version(leaf))]
+
+    def _shown_through(self, base: Tensor) -> GradSink | None:
+        """Of an output that shows all of `base`, which shows all of an input: what hears both gradients.
+
+        Written to later, the output is out of the graph, and with it the node that feeds the input.
+        """
+        for leaf, numbers in self.inputs:
+            if leaf is base or whole_base(leaf) is base:
+                return partial(_reshaped, self.identity_sink(numbers), self.on_output, leaf.shape)
+        return None
 
     def senders(self, roots: list[Any], targets: dict[Edge, list[int]]) -> dict[Any, Edges]:
         """The nodes of this call with an edge to an input, and which edges these are."""
@@ -167,7 +180,9 @@ class Listener:
             listen(view, ear.alias)
             if view is not leaf:
                 ear.watch(view)
-                listen(leaf, ear.original)
+                # A leaf that is a view itself goes out of the graph together with this one.
+                base = whole_base(leaf)
+                listen(leaf if base is None else base, ear.original)
         return map_leaves(lambda leaf: views.get(id(leaf), leaf), output, Tensor), rest
 
     def identity_sink(self, inputs: list[int]) -> GradSink:
@@ -245,6 +260,13 @@ def _identity(
 ) -> None:
     on_output(outputs, grad)
     on_input(inputs, grad)
+
+
+def _reshaped(both: GradSink, on_output: GradSink, shape: Any, outputs: list[int], grad: Tensor) -> Any:
+    """`both` with the gradient in the input's shape, and the output's told in its own."""
+    result = both(outputs, grad.reshape(shape))
+    on_output(outputs, grad)
+    return None if result is None else result.reshape(grad.shape)
 
 
 class Sum:
