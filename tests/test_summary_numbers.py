@@ -108,6 +108,11 @@ LAYERS = {
     "matrix and vector": (Calls(torch.mv), [(3, 7), (7,)], 21),
     "addmv": (Calls(torch.addmv), [(3,), (3, 7), (7,)], 21),
     "addbmm": (Calls(torch.addbmm), [(3, 5), (2, 3, 4), (2, 4, 5)], 2 * 60),
+    "int8 product": (
+        Calls(lambda a, b: torch._int_mm(a.to(torch.int8), b.to(torch.int8))),
+        [(17, 8), (8, 16)],
+        17 * 128,
+    ),
     "elementwise": (nn.Sequential(nn.BatchNorm1d(4), nn.GELU(), nn.Softmax(-1), nn.Dropout()), [(3, 4)], 0),
     "under inference_mode": (torch.inference_mode()(nn.Linear(5, 7).forward), [(3, 5)], 3 * 35),
 }
@@ -138,6 +143,14 @@ def test_attention_counts_on_every_path(batch_first, need_weights, grad):
     found = summary(model, x, x, x, need_weights=need_weights)
     assert found.total_macs == batch * (4 * tokens * E * E + 2 * tokens * tokens * E)
     assert found.unknown_ops == {}
+
+
+def test_experts_in_one_grouped_product():
+    """Mixture-of-experts layers: each row goes to one expert, whichever that is."""
+    experts = Calls(lambda x, w, ends: torch._grouped_mm(x, w, offs=ends))
+    x, w = torch.randn(12, 16, dtype=torch.bfloat16), torch.randn(3, 16, 8, dtype=torch.bfloat16)
+    found = summary(experts, x, w, torch.tensor([4, 6, 12], dtype=torch.int32))
+    assert (found.total_macs, found.unknown_ops) == (12 * 16 * 8, {})
 
 
 def test_the_fused_kernels_have_formulas():
