@@ -185,6 +185,47 @@ def test_unknown_operations_are_listed():
     assert "Not counted" in found.to_text() and "hookline_test.mystery" in found.to_text()
 
 
+class Inside(nn.Module):
+    """Something of autograd or functorch inside a forward."""
+
+    def __init__(self, fn):
+        super().__init__()
+        self.fc, self.fn = nn.Linear(3, 3), fn
+
+    def forward(self, x):
+        return self.fn(self.fc, x)
+
+
+def own_gradient(fc, x):
+    x = x.requires_grad_()
+    return torch.autograd.grad(fc(x).sum(), x, create_graph=True)[0]
+
+
+@pytest.mark.parametrize("real", [False, True])
+@pytest.mark.parametrize(
+    ("fn", "macs", "note"),
+    [
+        (lambda fc, x: torch.vmap(fc)(x), 4 * 9, ""),
+        (lambda fc, x: torch.func.grad(lambda t: fc(t).sum())(x), 2 * 4 * 9, "torch.func allows no hooks"),
+        (own_gradient, 2 * 4 * 9, ""),
+    ],
+    ids=["vmap", "torch.func.grad", "autograd.grad"],
+)
+def test_transforms_inside_a_forward(fn, macs, note, real):
+    model = Inside(fn)
+    with untouched(model):
+        found = summary(model, (4, 3), real=real)
+    assert (found.total_macs, found.unknown_ops) == (macs, {})
+    assert note in " ".join(found.notes) and len(found.notes) == bool(note)
+
+
+def test_what_hides_other_operations_is_listed():
+    def either(fc, x):
+        return torch.cond(torch.tensor(True), lambda x: fc(x), lambda x: fc(x) * 2, (x,))
+
+    assert summary(Inside(either), (4, 3)).unknown_ops == {"cond": 1}
+
+
 # Parameters
 
 

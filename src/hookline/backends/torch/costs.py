@@ -81,7 +81,7 @@ def _is_free(op: Any) -> bool:
     if getattr(op, "is_view", False) or not _FREE_TAGS.isdisjoint(tags):
         return True
     namespace, _, name = str(getattr(op, "overloadpacket", op)).partition(".")
-    return namespace in {"prim", "prims"} or (namespace == "aten" and name.strip("_") in _FREE)
+    return namespace in {"prim", "prims", "profiler"} or (namespace == "aten" and name.strip("_") in _FREE)
 
 
 def _nothing(args: Any, kwargs: Any, out: Any) -> int:
