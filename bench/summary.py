@@ -1,13 +1,15 @@
 """Row summary: what a model is, beside torchinfo; one forward of the model for scale.
 
-Peak memory is told beside each timing: by how much the process grew while it ran. The first summary
-in a process also loads what torch needs for fake tensors, 1.4 s; the warm-up rounds have paid that.
+Peak memory is told beside each timing: by how much a fresh process grows in its first run on the
+model, after one on a model of one layer. That one loads what torch needs for fake tensors, 1.4 s.
 """
 
 from __future__ import annotations
 
+import multiprocessing
 import re
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,20 +22,19 @@ import hookline
 from bench.harness import Case, Goal, Table
 from bench.models import gpt2, resnet50
 
+Run = Callable[[nn.Module, torch.Tensor], Any]
+Build = Callable[[], tuple[nn.Module, torch.Tensor]]
 NOTE = (
     "Goals are for hookline.summary, which has shapes, parameters, MACs and what a backward keeps of every call. "
-    "'Peak' is how much the process grew during one run."
+    "'Peak' is how much a fresh process grows in its first run."
 )
 
 
 def tables() -> Iterator[Table]:
-    model, x = resnet50()
-    yield _table("Summary of ResNet-50 (1 x 3 x 224 x 224)", model, x, 150)
+    yield _table("Summary of ResNet-50 (1 x 3 x 224 x 224)", resnet50, 150)
     if find_spec("transformers") is not None:
-        model, x = gpt2()
-        yield _table("Summary of GPT-2 (64 tokens)", model, x, 250)
-        model, x = llama_7b()
-        yield _table("Summary of Llama-7B on the meta device (128 tokens)", model, x, 1000)
+        yield _table("Summary of GPT-2 (64 tokens)", gpt2, 250)
+        yield _table("Summary of Llama-7B on the meta device (128 tokens)", llama_7b, 1000)
 
 
 def llama_7b() -> tuple[nn.Module, torch.Tensor]:
@@ -45,22 +46,23 @@ def llama_7b() -> tuple[nn.Module, torch.Tensor]:
         return model, torch.zeros(1, 128, dtype=torch.int64)
 
 
-def _table(title: str, model: nn.Module, x: torch.Tensor, milliseconds: float) -> Table:
+def _table(title: str, build: Build, milliseconds: float) -> Table:
+    model, x = build()
     goal = Goal(milliseconds, "unit", text=f"<= {milliseconds:g} ms, <= 20 MB")
+
+    def case(name: str, run: Run, says: Callable[[Any], str], **more: Any) -> Case:
+        def remark(result: Any) -> str:
+            return f"{says(result)}, peak {_in_own_process(run, build):.0f} MB"
+
+        return Case(name, partial(run, model, x), remark=remark, **more)
+
     cases = [
-        _case("one forward", partial(_forward, model, x), lambda result: ""),
-        _case("torchinfo", partial(_torchinfo, model, x), _torchinfo_says, needs="torchinfo"),
-        _case("hookline.summary", partial(hookline.summary, model, x), _hookline_says, goal=goal),
-        _case("hookline.trace", partial(hookline.trace, model, x), lambda result: f"{len(result)} calls"),
+        case("hookline.summary", hookline.summary, _hookline_says, goal=goal),
+        case("torchinfo", _torchinfo, _torchinfo_says, needs="torchinfo"),
+        case("hookline.trace", hookline.trace, lambda result: f"{len(result)} calls"),
+        Case("one forward, for scale", partial(_forward, model, x)),
     ]
     return Table(title, cases, absolute=True, rounds=7, note=NOTE)
-
-
-def _case(name: str, run: Callable[[], Any], says: Callable[[Any], str], **more: Any) -> Case:
-    def remark(result: Any) -> str:
-        return f"{says(result)}, peak {_growth(run):.0f} MB".removeprefix(", ")
-
-    return Case(name, run, remark=remark, **more)
 
 
 def _forward(model: nn.Module, x: torch.Tensor) -> Any:
@@ -82,12 +84,20 @@ def _hookline_says(found: Any) -> str:
     return f"{found.total_params:,} parameters, {found.total_macs / 1e9:.4g} GMACs"
 
 
-def _growth(run: Callable[[], Any]) -> float:
-    """Megabytes by which the peak of the process's memory exceeds what it has now, over one run (Linux)."""
+def _in_own_process(run: Run, build: Build) -> float:
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as process:
+        return process.submit(growth, run, build).result()
+
+
+def growth(run: Run, build: Build) -> float:
+    """Megabytes by which this process's peak exceeds what it had before the run (Linux)."""
+    torch.set_num_threads(1)
+    model, x = build()
+    run(nn.Linear(2, 2), torch.zeros(1, 2))
     try:
         Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
         before = _status("VmRSS")
-        run()
+        run(model, x)
         return _status("VmHWM") - before
     except OSError:
         return float("nan")

@@ -1,4 +1,4 @@
-"""Ten well-known architectures, built on the meta device: (model, inputs, parameters, multiply-accumulates).
+"""Well-known architectures, built on the meta device: (model, inputs, parameters, multiply-accumulates).
 
 Where figures are published they stand as such; the others are computed by hand from the formula of
 each layer, spelled out beside the model. A multiply and an add count as one; attention counts the
@@ -177,7 +177,7 @@ def vit_b_16():
 
     config = ViTConfig(num_labels=1000)
     macs = 196 * 768 * 768 + 12 * layer(197, 768, 3072) + 768 * 1000
-    assert round(macs / 1e9, 3) == 17.564 + 0.0  # torchvision's figure
+    assert round(macs / 1e9, 3) == 17.564  # torchvision's figure
     return ViTForImageClassification(config), ((1, 3, 224, 224),), 86_567_656, macs
 
 

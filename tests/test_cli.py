@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -103,15 +102,13 @@ def test_an_error_of_the_model_is_told_without_a_traceback(folder):
     assert "Error: '0' (Conv2d) raised RuntimeError" in done.stderr and "What reached it: 1x5x6x6" in done.stderr
 
 
-def test_help_imports_no_framework_and_is_quick():
+def test_help_imports_no_framework():
     code = (
         "import sys; from hookline.cli.main import hookline\n"
         "try: hookline(['--help'])\n"
         "except SystemExit: pass\n"
         "print(sorted({'torch', 'numpy', 'rich', 'pandas'} & set(sys.modules)))"
     )
-    began = time.monotonic()
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]" and "summary" in done.stdout
-    assert time.monotonic() - began < 5  # a framework alone takes seconds; the bench has the number
     assert process("--version").stdout.startswith("hookline, version")

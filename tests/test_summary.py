@@ -213,6 +213,18 @@ def test_what_a_forward_leaves_behind_is_taken_back():
         assert model.plain is plain and model.seen == 0
 
 
+def test_inputs_that_a_forward_writes_to_stay():
+    class Writes(nn.Module):
+        def forward(self, x, y):
+            x.add_(1)
+            return x * y.requires_grad_()
+
+    x, y = torch.zeros(3), torch.ones(3)
+    for real in (False, True):
+        summary(Writes(), x, y, real=real)
+        assert torch.equal(x, torch.zeros(3)) and not y.requires_grad
+
+
 def test_a_recording_that_is_open_does_not_see_it():
     model = small()
     with hookline.record(model) as rec:

@@ -108,6 +108,11 @@ LAYERS = {
     "matrix and vector": (Calls(torch.mv), [(3, 7), (7,)], 21),
     "addmv": (Calls(torch.addmv), [(3,), (3, 7), (7,)], 21),
     "addbmm": (Calls(torch.addbmm), [(3, 5), (2, 3, 4), (2, 4, 5)], 2 * 60),
+    "int8 product": (
+        Calls(lambda a, b: torch._int_mm(a.to(torch.int8), b.to(torch.int8))),
+        [(17, 8), (8, 16)],
+        17 * 128,
+    ),
     "elementwise": (nn.Sequential(nn.BatchNorm1d(4), nn.GELU(), nn.Softmax(-1), nn.Dropout()), [(3, 4)], 0),
     "under inference_mode": (torch.inference_mode()(nn.Linear(5, 7).forward), [(3, 5)], 3 * 35),
 }
@@ -140,6 +145,14 @@ def test_attention_counts_on_every_path(batch_first, need_weights, grad):
     assert found.unknown_ops == {}
 
 
+def test_experts_in_one_grouped_product():
+    """Mixture-of-experts layers: each row goes to one expert, whichever that is."""
+    experts = Calls(lambda x, w, ends: torch._grouped_mm(x, w, offs=ends))
+    x, w = torch.randn(12, 16, dtype=torch.bfloat16), torch.randn(3, 16, 8, dtype=torch.bfloat16)
+    found = summary(experts, x, w, torch.tensor([4, 6, 12], dtype=torch.int32))
+    assert (found.total_macs, found.unknown_ops) == (12 * 16 * 8, {})
+
+
 def test_the_fused_kernels_have_formulas():
     """summary's taps keep torch from its fused paths; a kernel called by hand is counted all the same."""
     layer = nn.TransformerEncoderLayer(E, 2, 32, batch_first=True).eval().requires_grad_(False)
@@ -170,6 +183,47 @@ def test_unknown_operations_are_listed():
     assert found.unknown_ops == {"hookline_test.mystery.default": 1, "aten.linalg_inv_ex.default": 1}
     assert found.total_macs == 64
     assert "Not counted" in found.to_text() and "hookline_test.mystery" in found.to_text()
+
+
+class Inside(nn.Module):
+    """Something of autograd or functorch inside a forward."""
+
+    def __init__(self, fn):
+        super().__init__()
+        self.fc, self.fn = nn.Linear(3, 3), fn
+
+    def forward(self, x):
+        return self.fn(self.fc, x)
+
+
+def own_gradient(fc, x):
+    x = x.requires_grad_()
+    return torch.autograd.grad(fc(x).sum(), x, create_graph=True)[0]
+
+
+@pytest.mark.parametrize("real", [False, True])
+@pytest.mark.parametrize(
+    ("fn", "macs", "note"),
+    [
+        (lambda fc, x: torch.vmap(fc)(x), 4 * 9, ""),
+        (lambda fc, x: torch.func.grad(lambda t: fc(t).sum())(x), 2 * 4 * 9, "torch.func allows no hooks"),
+        (own_gradient, 2 * 4 * 9, ""),
+    ],
+    ids=["vmap", "torch.func.grad", "autograd.grad"],
+)
+def test_transforms_inside_a_forward(fn, macs, note, real):
+    model = Inside(fn)
+    with untouched(model):
+        found = summary(model, (4, 3), real=real)
+    assert (found.total_macs, found.unknown_ops) == (macs, {})
+    assert note in " ".join(found.notes) and len(found.notes) == bool(note)
+
+
+def test_what_hides_other_operations_is_listed():
+    def either(fc, x):
+        return torch.cond(torch.tensor(True), lambda x: fc(x), lambda x: fc(x) * 2, (x,))
+
+    assert summary(Inside(either), (4, 3)).unknown_ops == {"cond": 1}
 
 
 # Parameters

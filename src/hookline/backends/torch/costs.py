@@ -24,7 +24,7 @@ _FREE_NAMES = """
     assert_scalar avg_pool1d avg_pool2d avg_pool3d batch_norm batch_norm_with_update bernoulli bincount
     bucketize cat channel_shuffle clone col2im constant_pad_nd copy count_nonzero cudnn_batch_norm cummax
     cummin cumprod cumsum detach diagonal_scatter dropout embedding embedding_bag embedding_renorm empty
-    empty_like empty_permuted empty_strided equal exponential eye fill flip fractional_max_pool2d full
+    empty_like empty_permuted empty_strided equal exponential eye fill flip floor_divide fractional_max_pool2d full
     full_like functional_assert_async fused_dropout fused_rms_norm gather glu grid_sampler_2d grid_sampler_3d
     group_norm histc im2col index index_add index_copy index_fill index_put index_select instance_norm
     is_same_size isin item kthvalue layer_norm lift lift_fresh linalg_check_errors linspace local_scalar_dense
@@ -81,7 +81,7 @@ def _is_free(op: Any) -> bool:
     if getattr(op, "is_view", False) or not _FREE_TAGS.isdisjoint(tags):
         return True
     namespace, _, name = str(getattr(op, "overloadpacket", op)).partition(".")
-    return namespace in {"prim", "prims"} or (namespace == "aten" and name.strip("_") in _FREE)
+    return namespace in {"prim", "prims", "profiler"} or (namespace == "aten" and name.strip("_") in _FREE)
 
 
 def _nothing(args: Any, kwargs: Any, out: Any) -> int:
@@ -181,7 +181,7 @@ _OWN: dict[Any, Formula] = {
         (_vector, _packets("dot", "vdot", "mv")),
         (_second, _packets("addmv", "addmv_")),
         (_batches_summed, _packets("addbmm", "addbmm_", "baddbmm_")),
-        (_product, _packets("_int_mm")),
+        (_product, _packets("_int_mm", "_grouped_mm")),
         (_product_added, _packets("_addmm_activation", "addmm_")),
         (_linear, _packets("mkldnn_linear", "linear")),
         (_trilinear, _packets("_trilinear")),

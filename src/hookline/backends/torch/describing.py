@@ -76,7 +76,12 @@ def nbytes(tensor: torch.Tensor) -> int:
 
 def storage_of(tensor: torch.Tensor) -> Any:
     """The memory of a tensor, the same object for all its views; None for layouts that have none."""
-    return tensor.untyped_storage() if tensor.layout is torch.strided and not tensor.is_nested else None
+    if tensor.layout is not torch.strided or tensor.is_nested:
+        return None
+    try:
+        return tensor.untyped_storage()
+    except NotImplementedError:  # inside torch.vmap a tensor stands for many
+        return None
 
 
 def described_input(model: nn.Module, shape: tuple[int, ...], dtype: torch.dtype | None) -> torch.Tensor:

@@ -44,16 +44,25 @@ class FakeTensors:
 
 
 class RealTensors:
-    """Real inputs for those that are only described (on meta), from a generator of its own."""
+    """Copies of inputs, which a forward may write to; numbers for those that are only described (on meta)."""
 
     def __init__(self, home: torch.device) -> None:
         self._home = home
+        self._made: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
 
     def of(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The stand-in of `tensor`; always the same one."""
+        known = self._made.get(id(tensor))
+        if known is None:
+            known = self._made[id(tensor)] = tensor, self._make(tensor)
+        return known[1]
+
+    def _make(self, tensor: torch.Tensor) -> torch.Tensor:
         if not tensor.is_meta:
-            return tensor
+            return tensor.detach().clone().requires_grad_(tensor.requires_grad)
         real = torch.zeros(tensor.shape, dtype=tensor.dtype)
         if real.is_floating_point() or real.is_complex():
+            # From a generator of its own: the global one stays as it is.
             real.uniform_(-1, 1, generator=torch.Generator().manual_seed(0))
         return real.to(self._home)
 

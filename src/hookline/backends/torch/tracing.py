@@ -71,6 +71,14 @@ def traced_run(model: nn.Module, args: Any, kwargs: Any, *, real: bool = False, 
 
 
 def _one_run(model: nn.Module, args: Any, kwargs: Any, *, real: bool, flow: bool) -> RunFacts:
+    facts = _watched_run(model, args, kwargs, real=real, flow=flow, saved=True)
+    if facts.error is not None and "saved tensor hooks" in str(facts.error):
+        facts = _watched_run(model, args, kwargs, real=real, flow=flow, saved=False)
+        facts.notes.append("what a backward keeps is not counted: torch.func allows no hooks on saved tensors")
+    return facts
+
+
+def _watched_run(model: nn.Module, args: Any, kwargs: Any, *, real: bool, flow: bool, saved: bool) -> RunFacts:
     home = home_of(model)
     lazy = has_lazy(model)
     if lazy:  # a first call initialises lazy modules for good; let it be a copy's first call
@@ -93,7 +101,8 @@ def _one_run(model: nn.Module, args: Any, kwargs: Any, *, real: bool, flow: bool
         stack.callback(place(list(watch.wishes())))
         error: Exception | None = None
         training = model.training
-        with mode, torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(watch.saved, _never), watch:
+        counted = torch.autograd.graph.saved_tensors_hooks(watch.saved, _itself) if saved else nullcontext()
+        with mode, torch.enable_grad(), counted, watch:
             try:
                 model(*args, **kwargs)
             except Exception as raised:
@@ -104,12 +113,14 @@ def _one_run(model: nn.Module, args: Any, kwargs: Any, *, real: bool, flow: bool
     return RunFacts(modules, watch.calls, real, training, error, failed)
 
 
-def _never(packed: Any) -> Any:
-    raise AssertionError("nothing runs backward here")
+def _itself(packed: Any) -> Any:
+    return packed
 
 
 class _Watch(DispatchMode):  # type: ignore[misc]
     """Keeps the stack of calls under way and books every operation on the innermost."""
+
+    supports_higher_order_operators = True  # flex_attention and the like arrive whole
 
     def __init__(self, model: nn.Module, names: dict[int, list[str]], *, flow: bool) -> None:
         super().__init__()
@@ -190,10 +201,11 @@ class _Watch(DispatchMode):  # type: ignore[misc]
 
     # Memory
 
-    def saved(self, tensor: torch.Tensor) -> None:
-        """Counts what autograd saves; keeps nothing of it, since no backward follows."""
+    def saved(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Counts what autograd saves."""
         if self.open and self._is_new(tensor, self._kept):
             self.calls[self.open[-1]].saved_bytes += nbytes(tensor)
+        return tensor
 
     @staticmethod
     def _is_new(tensor: torch.Tensor, seen: dict[int, Any]) -> bool:
