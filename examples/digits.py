@@ -62,9 +62,7 @@ for name, module in model.named_children():
     )
 w.plot().savefig(RUN / "overview.png", dpi=80)
 with hookline.open_run(RUN) as run:
-    print(
-        f"\n{len(run.rows()):,} rows of {len(run.steps)} steps are kept in {RUN}, a picture in {RUN / 'overview.png'}"
-    )
+    print(f"\n{len(run.rows()):,} rows of {len(run.steps)} steps are kept in {RUN}, with a picture, overview.png")
 
 model.eval()
 right = accuracy()
