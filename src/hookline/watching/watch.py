@@ -6,7 +6,7 @@ Upstream: hooks (select, taps, sessions), lines (reduce), a backend (optimizer s
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from types import TracebackType
@@ -24,7 +24,10 @@ from hookline.schedule import Schedule, as_schedule
 from hookline.watching.steps import Gathered, Key
 from hookline.watching.table import Row, Sink, Table
 from hookline.watching.taps import FullWatcher, OutputWatcher
-from hookline.watching.weights import Weights
+from hookline.watching.weights import Weights, parameters_of
+
+BY_HAND = -1
+"""Stands for the identity of an optimizer that torch knows nothing of."""
 
 
 def watch(
@@ -35,11 +38,12 @@ def watch(
     histogram: bool = True,
     inputs: bool = False,
     grads: bool = True,
-    params: bool = True,
+    params: bool | Callable[[], dict[str, Any]] = True,
     stats: dict[str, Callable[[Stats], float]] | None = None,
     scaler: Any = None,
     keep: int = 1000,
     to: Sink | Sequence[Sink] = (),
+    modules: Iterable[tuple[str, Any]] | None = None,
 ) -> Watch:
     """A context manager that gives statistics of activations, gradients and parameters, step by step.
 
@@ -47,7 +51,8 @@ def watch(
     the model is a step. `every` chooses the steps: a number, or a function step -> bool. `stats`
     adds columns: functions of the Stats of a row. `scaler` is the GradScaler in use, if any:
     gradients of activations are then given unscaled. Memory keeps the last `keep` steps, sinks
-    (`to`) get all.
+    (`to`) get all. Where a model keeps its parts in its own way, `modules` are the (name, module) pairs
+    that `where` chooses from, and `params` may be a function that gives the parameters by name.
 
     >>> import torch
     >>> model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU())
@@ -63,7 +68,7 @@ def watch(
     20
     """
     backend = resolve(model)
-    tree = Tree(backend.named_modules(model))
+    tree = Tree(backend.named_modules(model) if modules is None else modules)
     sinks: list[Any] = list(to) if isinstance(to, (list, tuple)) else [to]
     if wrong := [sink for sink in sinks if not hasattr(sink, "write") or not hasattr(sink, "close")]:
         raise InvalidArgument(f"to={wrong[0]!r} is no sink: an object with write(rows) and close() is wanted.")
@@ -96,7 +101,7 @@ class Watch:
         histogram: bool,
         inputs: bool,
         grads: bool,
-        params: bool,
+        params: bool | Callable[[], dict[str, Any]],
         derived: dict[str, Callable[[Stats], float]],
         scaler: Any,
     ) -> None:
@@ -104,13 +109,14 @@ class Watch:
         self.session = Session()
         self.grads = grads
         self.is_open = False
-        self.mode = "train"
         self.now = 0
+        self._mode = "train"
         self._model, self._places = model, places
         self._schedule, self._table = schedule, table
         self._histogram, self._inputs, self._derived, self._scaler = histogram, inputs, derived, scaler
         self._gathered = Gathered()
-        self._weights = Weights(backend, places, self.gather) if params else None
+        named = params if callable(params) else partial(parameters_of, backend, places)
+        self._weights = Weights(backend, named, self.gather) if params else None
         self._attached = ExitStack()
         self._taps: Handle | None = None
         self._watchers: list[OutputWatcher] = []
@@ -133,6 +139,33 @@ class Watch:
         from hookline.plots import overview
 
         return overview(self.rows(), site, kind)
+
+    # What a trainer tells that steps or calls its model in a way of its own
+
+    def steps_by_hand(self) -> None:
+        """From now on steps are what `before_step` and `after_step` tell, and no torch optimizer is heard."""
+        self._clock = BY_HAND
+
+    def before_step(self, gradients: Mapping[int, Any] | None = None) -> None:
+        """The optimizer is about to step; `gradients` by the id of their parameters, if not in `.grad`."""
+        self._before_step(BY_HAND, gradients)
+
+    def after_step(self) -> None:
+        """The optimizer has stepped: the step ends and the next one begins."""
+        self._after_step(BY_HAND)
+
+    def new_forward(self) -> None:
+        """Another forward begins: calls are counted from 0 again. Needed where the model itself is not called."""
+        self._depth = 0
+        for watcher in self._watchers:
+            watcher.calls = 0
+
+    @property
+    def mode(self) -> str:
+        """Whether the forward under way is one of training ("train") or not ("eval")."""
+        if not self._depth:  # a part is called without the model, as Lightning's training_step does
+            self._mode = "train" if self.backend.is_training(self._model) else "eval"
+        return self._mode
 
     # The block
 
@@ -188,7 +221,7 @@ class Watch:
             return
         self._depth += 1
         if self._depth == 1:
-            self.mode = "train" if self.backend.is_training(self._model) else "eval"
+            self._mode = "train" if self.backend.is_training(self._model) else "eval"
             for watcher in self._watchers:
                 watcher.calls = 0
 
@@ -200,10 +233,10 @@ class Watch:
             # Nobody trains: each call of the model is a step.
             self._end_step(self.now + 1)
 
-    def _before_step(self, optimizer: int) -> None:
+    def _before_step(self, optimizer: int, gradients: Mapping[int, Any] | None = None) -> None:
         self._clock = self._clock or optimizer
         if self._taps is not None and self._weights is not None and optimizer == self._clock:
-            self._guarded(self._weights.before_step)
+            self._guarded(partial(self._weights.before_step, gradients))
 
     def _after_step(self, optimizer: int) -> None:
         if optimizer != self._clock:
@@ -224,7 +257,7 @@ class Watch:
             self._table.add(self._gathered.rows(self.now, self.backend.rank(), self._derived))
         self.now = next_step
         self._scale = None
-        self._depth = 0
+        self.new_forward()
         self._switch()
 
     def _switch(self) -> None:

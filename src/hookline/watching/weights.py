@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from hookline.backends.protocol import Backend
@@ -10,45 +10,52 @@ from hookline.hooks.select import Place
 from hookline.watching.steps import Gathered, Key
 
 
+def parameters_of(backend: Backend, places: list[Place]) -> dict[str, Any]:
+    """Each own parameter of the places once, by its dotted name."""
+    found: dict[int, tuple[str, Any]] = {}
+    for place in places:
+        for own, parameter in backend.own_parameters(place.module).items():
+            name = f"{place.name}.{own}" if place.name else own
+            found.setdefault(id(parameter), (name, parameter))
+    return dict(found.values())
+
+
 class Weights:
-    """The parameters of the watched modules, around an optimizer step.
+    """The parameters that `named` gives, around an optimizer step; asked anew, since modules may replace theirs.
 
     Gradients are read when the optimizer starts its step: after accumulation, clipping and the
     unscaling of a GradScaler, as they are really used.
     """
 
-    def __init__(self, backend: Backend, places: list[Place], gather: Callable[[Key, Any], None]) -> None:
+    def __init__(
+        self, backend: Backend, named: Callable[[], dict[str, Any]], gather: Callable[[Key, Any], None]
+    ) -> None:
         self._backend = backend
-        self._places = places
+        self._named = named
         self._gather = gather
-        self._before: dict[str, Any] = {}
+        self._before: dict[str, tuple[Any, Any]] = {}
 
-    def named(self) -> dict[str, Any]:
-        """Each parameter once, by its dotted name; asked anew, since modules may replace theirs."""
-        found: dict[int, tuple[str, Any]] = {}
-        for place in self._places:
-            for own, parameter in self._backend.own_parameters(place.module).items():
-                name = f"{place.name}.{own}" if place.name else own
-                found.setdefault(id(parameter), (name, parameter))
-        return dict(found.values())
-
-    def before_step(self) -> None:
+    def before_step(self, gradients: Mapping[int, Any] | None = None) -> None:
+        """Takes parameters and gradients; those in `gradients`, by the id of a parameter, in place of its own."""
         backend = self._backend
-        for name, parameter in self.named().items():
+        self._before = {}
+        for name, parameter in self._named().items():
             self._gather(Key(name, "param", 0, "train"), parameter)
-            if (grad := backend.gradient(parameter)) is not None:
+            grad = backend.gradient(parameter) if gradients is None else gradients.get(id(parameter))
+            if grad is not None:
                 self._gather(Key(name, "param_grad", 0, "train"), grad)
-                self._before[name] = backend.snapshot(parameter)
+                self._before[name] = backend.snapshot(parameter), grad
 
     def after_step(self, gathered: Gathered) -> None:
+        """Takes what the step changed."""
         backend = self._backend
         before, self._before = self._before, {}
-        for name, parameter in self.named().items():
-            if (old := before.get(name)) is None:
+        for name, parameter in self._named().items():
+            if name not in before:
                 continue
+            old, grad = before[name]
             key = Key(name, "update", 0, "train")
             now = backend.detached(parameter)
             self._gather(key, now - old)
-            grad = backend.gradient(parameter)
-            if grad is not None and (lost := backend.lost(old, now, grad)) is not None:
+            if (lost := backend.lost(old, now, grad)) is not None:
                 gathered.add_number(key, "lost", lost)
