@@ -17,12 +17,17 @@ MAY_USE = {
     "errors": set(),
     "trees": set(),
     "sites": {"errors"},
+    "schedule": {"errors"},
     "backends": BASE,
     "hooks": BASE | {"backends"},
+    "lines": BASE | {"backends"},
+    "watching": BASE | {"backends", "hooks", "lines", "schedule", "plots"},
+    "plots": BASE | {"hooks", "lines"},
+    "integrations": BASE | {"backends", "hooks", "watching", "plots", "schedule"},
     "testing": BASE | {"backends", "hooks"},
 }
 FRAMEWORKS = {"torch", "jax", "flax", "mindspore", "mxnet", "tensorflow", "keras"}
-MAY_IMPORT_TORCH = ("backends/torch/", "testing/")
+MAY_IMPORT_TORCH = ("backends/torch/", "testing/", "integrations/")
 
 
 def files():
@@ -86,7 +91,7 @@ def test_public_names_are_the_agreed_ones():
             *["register_backward_hook", "HookBackward", "installed"],
             *["register_state_dict_pre_hook", "register_state_dict_post_hook"],
             *["register_load_state_dict_pre_hook", "register_load_state_dict_post_hook"],
-            *["Hook", "Hooks", "hook_output", "hook_outputs"],
+            *["Hook", "Hooks", "hook_output", "hook_outputs", "HookCallback", "ActivationStats"],
             *["HooklineError", "HookError", "InvalidArgument", "MissingExtra", "NoSuchSite", "NotRecorded"],
             *["RecordingTooLarge", "RunError", "Unsupported", "WrongReplacement"],
         ]
