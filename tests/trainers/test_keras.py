@@ -119,7 +119,8 @@ def test_bf16(policy):
 def test_gradients_are_unscaled(policy):
     callback, reference = WatchCallback(), WatchCallback()
     model = small_keras()
-    assert isinstance(model.optimizer, keras.optimizers.LossScaleOptimizer)
+    scaled = keras.optimizers.LossScaleOptimizer(keras.optimizers.Adam(0.05), initial_scale=256.0)
+    model.compile(optimizer=scaled, loss="mse")
     fit([callback], model, batches=1)
     keras.mixed_precision.set_global_policy("float32")
     fit([reference], batches=1)
