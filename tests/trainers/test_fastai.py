@@ -1,5 +1,7 @@
 """WatchCallback in a real fastai Learner."""
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 from fastai.callback.core import Callback, CancelFitException, CancelStepException
@@ -13,6 +15,7 @@ from fastai.torch_core import set_seed
 from helpers import as_found, assert_nothing_left, data, same_weights, small_model, steps_of
 from torch.utils.data import TensorDataset
 
+from hookline import ActivationStats
 from hookline.integrations.fastai import WatchCallback
 
 
@@ -136,3 +139,14 @@ def test_a_validation_alone_is_not_watched(opt_func):
     with learn.no_logging():
         learn.validate()
     assert learn.watch.rows() == rows
+
+
+@pytest.mark.parametrize("event", [None, "after_backward"])
+def test_beside_activation_stats(event, opt_func):
+    cbs = [ActivationStats(), WatchCallback(), *([At(event, KeyError("broken"))] if event else [])]
+    learn = learner(cbs, opt_func)
+    with learn.no_logging(), pytest.raises(KeyError) if event else nullcontext():
+        learn.fit(1)
+    assert len(learn.activation_stats.stats) == len(steps_of(learn.watch.rows(), "update")) == (2 if event else 6)
+    assert "_with_events" not in vars(learn)
+    assert_nothing_left(learn.model)

@@ -29,6 +29,8 @@ class WatchCallback(Watcher, _keras.callbacks.Callback):  # type: ignore[misc, n
     `with WatchCallback() as w: model.fit(..., callbacks=[w])`.
     """
 
+    _stepped: Any = None
+
     def on_train_begin(self, logs: Any = None) -> None:
         """Begins to watch: the layers are built."""
         model, optimizer = self.model, self.model.optimizer
@@ -56,7 +58,7 @@ class WatchCallback(Watcher, _keras.callbacks.Callback):  # type: ignore[misc, n
             self.guard(model, method)
         if inner is not None:
             watch.steps_by_hand()
-            vars(inner)[UPDATE] = partial(self._update, inner, getattr(inner, UPDATE))
+            vars(inner)[UPDATE] = partial(self._update, getattr(inner, UPDATE))
             self._stepped = inner
 
     def on_train_end(self, logs: Any = None) -> None:
@@ -70,9 +72,7 @@ class WatchCallback(Watcher, _keras.callbacks.Callback):  # type: ignore[misc, n
             vars(inner).pop(UPDATE, None)
         super().detach()
 
-    _stepped: Any = None
-
-    def _update(self, optimizer: Any, update: Any, grads: Any, variables: Any, learning_rate: Any) -> None:
+    def _update(self, update: Any, grads: Any, variables: Any, learning_rate: Any) -> None:
         if self.watch is None or not self.is_open:
             update(grads, variables, learning_rate)
             return

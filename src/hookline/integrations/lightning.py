@@ -35,6 +35,8 @@ class WatchCallback(Watcher, *_callbacks()):  # type: ignore[misc]
     Takes the options of `hookline.watch`. Steps go on from the trainer's `global_step`.
     """
 
+    _handles: tuple[Any, ...] = ()
+
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """Begins to watch: after the sanity check of the validation."""
         optimizers = trainer.optimizers
@@ -46,10 +48,10 @@ class WatchCallback(Watcher, *_callbacks()):  # type: ignore[misc]
         watch.steps_by_hand()
         if optimizers:
             steps = OptimizerSteps(watch.before_step, watch.after_step)
-            self._handles = [
+            self._handles = (
                 optimizers[0].register_step_pre_hook(steps.begin),
                 optimizers[0].register_step_post_hook(steps.end),
-            ]
+            )
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, *rest: Any) -> None:
         """A micro-batch begins."""
@@ -72,12 +74,10 @@ class WatchCallback(Watcher, *_callbacks()):  # type: ignore[misc]
 
     def detach(self) -> None:
         """Takes everything off the model and the optimizer; a second time does nothing."""
-        handles, self._handles = self._handles, []
+        handles, self._handles = self._handles, ()
         for handle in handles:
             handle.remove()
         super().detach()
-
-    _handles: list[Any] = []  # noqa: RUF012  (never written to, only replaced)
 
 
 class OptimizerSteps:
