@@ -4,7 +4,7 @@ import pytest
 import torch
 from helpers import as_found, assert_nothing_left, data, same_weights, small_model, steps_of
 from torch import nn
-from transformers import Trainer, TrainerCallback, TrainingArguments
+from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainerCallback, TrainingArguments
 
 from hookline import ActivationStats
 from hookline.integrations.transformers import WatchCallback
@@ -175,4 +175,30 @@ def test_activation_stats_around_a_training(tmp_path):
     with ActivationStats(every=2).attach(model) as stats:
         train([], tmp_path, batches=5, model=model)
     assert len(stats.stats) == 3
+    assert_nothing_left(model)
+
+
+@pytest.mark.parametrize("checkpointing", [False, True])
+def test_a_language_model(tmp_path, checkpointing):
+    torch.manual_seed(0)
+    config = GPT2Config(vocab_size=20, n_positions=8, n_embd=8, n_layer=2, n_head=2, use_cache=False)
+    model = GPT2LMHeadModel(config)
+    tokens = torch.randint(20, (16, 8))
+    arguments = TrainingArguments(
+        output_dir=str(tmp_path),
+        per_device_train_batch_size=4,
+        num_train_epochs=1,
+        gradient_checkpointing=checkpointing,
+        save_strategy="no",
+        report_to=[],
+        disable_tqdm=True,
+        use_cpu=True,
+    )
+    callback = WatchCallback("transformer.h.*.mlp.c_fc", every=2)
+    data = [{"input_ids": row, "labels": row} for row in tokens]
+    Trainer(model=model, args=arguments, train_dataset=data, callbacks=[callback]).train()
+    for kind in ("output", "grad_output"):
+        rows = [(row["site"], row["step"], row["call"], row["count"]) for row in callback.rows(kind=kind)]
+        assert sorted(rows) == [(f"transformer.h.{n}.mlp.c_fc", step, 0, 1024) for n in (0, 1) for step in (0, 2)]
+    assert steps_of(callback.rows(), "update") == [0, 2]
     assert_nothing_left(model)
