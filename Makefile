@@ -1,11 +1,15 @@
 # make demo   the main job, on a small model       make test    everything that must hold
 # make check  style and types only                 make bench   timings beside other tools
+# make test-trainers   the callbacks in real fastai, Lightning, transformers, Accelerate and Keras
 
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: setup demo test check bench clean
+TRAINERS := .venv-trainers
+TRAINERS_READY := $(TRAINERS)/.ready
+
+.PHONY: setup demo test test-trainers check bench clean
 
 setup: $(READY)
 
@@ -27,9 +31,21 @@ check: setup
 test: check
 	$(BIN)/pytest -q -n 2
 
+# An environment of its own: these libraries are heavy, and hookline must not need any of them.
+$(TRAINERS_READY): tests/trainers/requirements.txt constraints.txt
+	$(PYTHON) -m venv $(TRAINERS)
+	$(TRAINERS)/bin/pip install --quiet --constraint constraints.txt torch==2.13.0
+	$(TRAINERS)/bin/pip install --quiet --constraint constraints.txt --requirement tests/trainers/requirements.txt
+	$(TRAINERS)/bin/pip install --quiet --no-deps fastai==2.8.12
+	$(TRAINERS)/bin/pip install --quiet --no-deps --editable .
+	touch $(TRAINERS_READY)
+
+test-trainers: $(TRAINERS_READY)
+	$(TRAINERS)/bin/pytest -q tests/trainers
+
 bench: setup
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[torch,dev,bench]'
 	$(BIN)/python -m bench
 
 clean:
-	rm -rf .venv build src/*.egg-info src/hookline/lines/_kernel*.so
+	rm -rf .venv $(TRAINERS) build src/*.egg-info src/hookline/lines/_kernel*.so

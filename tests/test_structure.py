@@ -19,21 +19,22 @@ MAY_USE = {
     "sites": {"errors"},
     "globs": set(),
     "version": set(),
+    "schedule": {"errors"},
     "backends": BASE,
     "hooks": BASE | {"backends"},
     "lines": BASE | {"backends"},
-    "testing": BASE | {"backends", "hooks"},
-    "schedule": {"errors"},
     "runs": BASE,
     "sinks": BASE | {"runs"},
-    "watching": BASE | {"backends", "hooks", "lines", "plots", "schedule", "sinks"},
     "plots": BASE | {"lines"},
+    "watching": BASE | {"backends", "hooks", "lines", "plots", "schedule", "sinks"},
+    "integrations": BASE | {"backends", "hooks", "watching", "plots", "schedule"},
     "summaries": BASE | {"backends", "hooks"},
+    "testing": BASE | {"backends", "hooks"},
     "cli": set(),  # public names only: `import hookline`
     "__main__": {"cli"},
 }
 FRAMEWORKS = {"torch", "jax", "flax", "mindspore", "mxnet", "tensorflow", "keras"}
-MAY_IMPORT_TORCH = ("backends/torch/", "testing/")
+MAY_IMPORT_TORCH = ("backends/torch/", "testing/", "integrations/")
 
 
 def files():
@@ -99,13 +100,13 @@ def test_public_names_are_the_agreed_ones():
             *["register_backward_hook", "HookBackward", "installed"],
             *["register_state_dict_pre_hook", "register_state_dict_post_hook"],
             *["register_load_state_dict_pre_hook", "register_load_state_dict_post_hook"],
-            *["Hook", "Hooks", "hook_output", "hook_outputs"],
-            *["summary", "Summary", "trace", "Trace", "source", "ForwardError"],
+            *["Hook", "Hooks", "hook_output", "hook_outputs", "HookCallback", "ActivationStats"],
+            *["watch", "Watch", "open_run", "Run", "RunStore"],
+            *["summary", "Summary", "trace", "Trace", "source"],
             *["dummy_eval", "model_sizes", "num_features_model", "has_params", "total_params", "layer_info"],
             *["module_summary"],
             *["HooklineError", "HookError", "InvalidArgument", "MissingExtra", "NoSuchSite", "NotRecorded"],
-            *["watch", "Watch", "open_run", "Run", "RunStore"],
-            *["RecordingTooLarge", "RunError", "Unsupported", "WrongReplacement"],
+            *["RecordingTooLarge", "RunError", "Unsupported", "WrongReplacement", "ForwardError"],
         ]
     )
     for name in hookline.__all__:

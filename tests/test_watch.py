@@ -285,6 +285,35 @@ def test_rows_can_be_read_between_steps_and_after_another_optimizer_took_over(mo
         assert {row["step"] for row in w.rows()} == {0, 1, 2}
 
 
+@pytest.mark.parametrize("by_keyword", [True, False])
+def test_gradients_that_a_closure_makes_are_seen(by_keyword):
+    model = make()
+    optimizer = torch.optim.LBFGS(model.parameters(), lr=0.1, max_iter=2)
+
+    def closure():
+        optimizer.zero_grad()
+        loss = model(torch.ones(4, 3) * torch.arange(4.0)[:, None]).square().mean()
+        loss.backward()
+        return loss
+
+    with watch(model) as w:
+        for _ in range(2):
+            optimizer.step(closure=closure) if by_keyword else optimizer.step(closure)
+    assert [row["step"] for row in w.rows("3.weight", kind="param_grad")] == [0, 1]
+    assert all(row["l2"] > 0 for row in w.rows("3.weight", kind="update"))
+
+
+def test_a_new_optimizer_is_heard_also_where_an_old_one_was_freed():
+    model = make()
+    with watch(model) as w:
+        for _ in range(20):
+            other = torch.optim.SGD(nn.Linear(1, 1).parameters(), lr=0.1)
+            other.step()
+            del other
+            train(model, steps=1)
+    assert [row["step"] for row in w.rows("0", kind="output")] == list(range(20))
+
+
 def test_bf16_updates_that_get_lost_are_counted():
     model = nn.Linear(64, 64, bias=False).to(torch.bfloat16)
     with torch.no_grad():

@@ -49,6 +49,7 @@ _HOME = {
     "hooks.stored": ("Hook", "Hooks", "hook_output", "hook_outputs"),
     "runs.run": ("Run", "open_run"),
     "sinks.store": ("RunStore",),
+    "integrations.activations": ("ActivationStats", "HookCallback"),
     "sites": ("Site",),
     "watching.watch": ("Watch", "watch"),
     "summaries.fastai": (
@@ -121,6 +122,8 @@ if TYPE_CHECKING:
     from hookline.hooks.stored import Hooks as Hooks
     from hookline.hooks.stored import hook_output as hook_output
     from hookline.hooks.stored import hook_outputs as hook_outputs
+    from hookline.integrations.activations import ActivationStats as ActivationStats
+    from hookline.integrations.activations import HookCallback as HookCallback
     from hookline.runs.run import Run as Run
     from hookline.runs.run import open_run as open_run
     from hookline.sinks.store import RunStore as RunStore

@@ -1,0 +1,1 @@
+"""Integrations: one file for each trainer, imported only by its users; it imports its host then."""

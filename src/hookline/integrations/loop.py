@@ -1,0 +1,50 @@
+"""Loop: a training loop of nobody's, told to a callback as fastai's Learner would tell it."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from hookline.backends import resolve
+
+
+class Loop:
+    """Tells a callback of a fit and its batches; a batch is what happens up to an optimizer step.
+
+    `model`, `training` and `train_iter` mean what they mean in a Learner. Of several optimizers, told
+    apart by what they hold, the first one seen counts the batches.
+    """
+
+    training = True
+
+    def __init__(self, model: Any, callback: Callable[[str], None]) -> None:
+        self.model = model
+        self.train_iter = 0
+        self._backend = resolve(model)
+        self._callback = callback
+        self._clock: set[int] | None = None
+        self._undo: Callable[[], None] | None = None
+
+    def begin(self) -> None:
+        """The fit begins, and its first batch."""
+        self.train_iter = 0
+        self._callback("before_fit")
+        self._undo = self._backend.hear_steps(self.model, lambda held: None, self._stepped)
+        self._callback("before_batch")
+
+    def end(self, *, failed: bool) -> None:
+        """The fit is over."""
+        if self._undo is not None:
+            self._undo()
+            self._undo = None
+        self._callback("after_fit")
+        if not self.train_iter and not failed:
+            warnings.warn("no optimizer of this model has stepped, so that no batch was counted", stacklevel=3)
+
+    def _stepped(self, held: set[int]) -> None:
+        self._clock = self._clock or held
+        if held == self._clock:
+            self._callback("after_batch")
+            self.train_iter += 1
+            self._callback("before_batch")
