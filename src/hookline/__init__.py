@@ -45,7 +45,8 @@ _HOME = {
         "register_state_dict_pre_hook",
     ),
     "hooks.stored": ("Hook", "Hooks", "hook_output", "hook_outputs"),
-    "integrations.activations": ("ActivationStats", "HookCallback"),
+    "integrations.activations": ("ActivationStats",),
+    "integrations.hookcallback": ("HookCallback",),
     "sites": ("Site",),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
@@ -98,5 +99,5 @@ if TYPE_CHECKING:
     from hookline.hooks.stored import hook_output as hook_output
     from hookline.hooks.stored import hook_outputs as hook_outputs
     from hookline.integrations.activations import ActivationStats as ActivationStats
-    from hookline.integrations.activations import HookCallback as HookCallback
+    from hookline.integrations.hookcallback import HookCallback as HookCallback
     from hookline.sites import Site as Site
