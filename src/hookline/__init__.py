@@ -49,7 +49,8 @@ _HOME = {
     "hooks.stored": ("Hook", "Hooks", "hook_output", "hook_outputs"),
     "runs.run": ("Run", "open_run"),
     "sinks.store": ("RunStore",),
-    "integrations.activations": ("ActivationStats", "HookCallback"),
+    "integrations.activations": ("ActivationStats",),
+    "integrations.hookcallback": ("HookCallback",),
     "sites": ("Site",),
     "watching.watch": ("Watch", "watch"),
     "summaries.fastai": (
@@ -123,7 +124,7 @@ if TYPE_CHECKING:
     from hookline.hooks.stored import hook_output as hook_output
     from hookline.hooks.stored import hook_outputs as hook_outputs
     from hookline.integrations.activations import ActivationStats as ActivationStats
-    from hookline.integrations.activations import HookCallback as HookCallback
+    from hookline.integrations.hookcallback import HookCallback as HookCallback
     from hookline.runs.run import Run as Run
     from hookline.runs.run import open_run as open_run
     from hookline.sinks.store import RunStore as RunStore
