@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -99,8 +100,31 @@ def _training_cases(model: nn.Module, x: torch.Tensor) -> list[Case]:
         case("plain", None),
         case("hookline.watch, histogram", hookline.watch, Goal(1.25)),
         case("hookline.watch", partial(hookline.watch, histogram=False), Goal(1.25)),
+        Case("wandb.watch(log='all'), offline", WandbStep(twin(model).train(), x), needs="wandb"),
         case("hookline.watch, 1 step in 10", partial(hookline.watch, every=lambda step: step == 9)),
     ]
+
+
+class WandbStep:
+    """A step with wandb.watch; the run is made before the first one and not timed."""
+
+    def __init__(self, model: nn.Module, x: torch.Tensor) -> None:
+        self.model, self.x = model, x
+        self.optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+        self.run: Any = None
+
+    def __call__(self) -> None:
+        if self.run is None:
+            import wandb
+
+            folder = tempfile.mkdtemp()
+            self.run = wandb.init(mode="offline", dir=folder, settings=wandb.Settings(silent=True))
+            self.run.watch(self.model, log="all", log_freq=1)
+        self.optimizer.zero_grad()
+        loss = self.model(self.x).square().mean()
+        loss.backward()
+        self.optimizer.step()
+        self.run.log({"loss": loss.item()})
 
 
 def _step(model: nn.Module, optimizer: Any, x: torch.Tensor, around: Callable[[nn.Module], Any] | None) -> None:

@@ -26,7 +26,7 @@ MAY_USE = {
     "runs": BASE,
     "sinks": BASE | {"runs"},
     "plots": BASE | {"lines"},
-    "watching": BASE | {"backends", "hooks", "lines", "plots", "schedule", "sinks"},
+    "watching": BASE | {"backends", "hooks", "lines", "plots", "runs", "schedule", "sinks"},
     "integrations": BASE | {"backends", "hooks", "watching", "plots", "schedule"},
     "summaries": BASE | {"backends", "hooks"},
     "testing": BASE | {"backends", "hooks"},

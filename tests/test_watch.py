@@ -210,6 +210,13 @@ def test_memory_keeps_the_last_steps_and_sinks_get_all(model):
     assert sorted({row["step"] for row in sink.rows}) == [0, 1, 2, 3, 4] and sink.closed
 
 
+def test_memory_of_rows_is_small(model):
+    with watch(model) as w:
+        train(model, steps=20)
+    rows = w.rows()
+    assert sum(len(block) for block in w._table._steps) / len(rows) < 500 < rows[0]["hist"].nbytes
+
+
 def test_a_sink_that_fails_is_reported_once_and_training_goes_on(model):
     class Broken:
         def write(self, rows):

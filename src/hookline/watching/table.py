@@ -9,8 +9,9 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from hookline.globs import matcher
+from hookline.runs.frames import IDENTITY, Row, pack, unpack
 
-Row = dict[str, Any]
+NAMES = (*IDENTITY, "rank")
 
 
 class Sink(Protocol):
@@ -27,17 +28,20 @@ class Sink(Protocol):
 
 
 class Table:
-    """Rows by step; it keeps the last `keep` steps that have any.
+    """Rows by step; it keeps the last `keep` steps that have any, as compressed columns.
+
+    A row as a dict takes a kilobyte, and ten with its histogram; in a block it takes a hundred bytes.
 
     >>> table = Table(keep=2, sinks=[])
     >>> for step in range(3):
-    ...     table.add([{"site": "fc", "kind": "output", "step": step}])
+    ...     table.add([{"site": "fc", "kind": "output", "step": step, "call": 0, "mode": "train", "rank": 0}])
     >>> [row["step"] for row in table.rows()]
     [1, 2]
     """
 
     def __init__(self, keep: int, sinks: Iterable[Sink]) -> None:
-        self._steps: deque[list[Row]] = deque(maxlen=keep)
+        self._steps: deque[bytes] = deque(maxlen=keep)
+        self._numbers: dict[tuple[Any, ...], int] = {}
         self._sinks = list(sinks)
 
     def open(self, meta: dict[str, Any]) -> None:
@@ -50,7 +54,8 @@ class Table:
         """Takes the rows of a finished step; a sink that fails is reported once and left out."""
         if not rows:
             return
-        self._steps.append(rows)
+        keys = [tuple(row[name] for name in NAMES) for row in rows]
+        self._steps.append(pack(rows, [self._numbers.setdefault(key, len(self._numbers)) for key in keys]))
         for sink in list(self._sinks):
             try:
                 sink.write(rows)
@@ -63,13 +68,17 @@ class Table:
     def rows(self, site: str | None = None, kind: str | None = None, step: int | None = None) -> list[Row]:
         """The rows in memory, those of a site (a name or glob), a kind or a step only."""
         matches = None if site is None else matcher(site)
+        named = [dict(zip(NAMES, key, strict=True)) for key in self._numbers]
+        wanted = {
+            number
+            for number, names in enumerate(named)
+            if (matches is None or matches(names["site"])) and (kind is None or names["kind"] == kind)
+        }
         return [
-            row
-            for rows in self._steps
-            for row in rows
-            if (matches is None or matches(row["site"]))
-            and (kind is None or row["kind"] == kind)
-            and (step is None or row["step"] == step)
+            {**named[number], **row}
+            for block in self._steps
+            for number, row in unpack(block)
+            if number in wanted and (step is None or row["step"] == step)
         ]
 
     def close(self) -> None:
