@@ -1,0 +1,135 @@
+"""Run: what is in a run's folder, read while it is written or long after, without any framework."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+from hookline.errors import InvalidArgument, MissingExtra, RunError
+from hookline.globs import matcher
+from hookline.runs.database import Reader
+from hookline.runs.frames import Row
+
+TABLE = ("site", "kind", "step", "call", "rank", "mode")
+
+
+def open_run(path: str | Path) -> Run:
+    """The Run in a folder that `watch(..., to=folder)` wrote or is writing; RunError where there is none."""
+    path = Path(path)
+    files = sorted(path.glob("rank*-*.sqlite")) if path.is_dir() else []
+    if not files:
+        raise RunError(f"there is no run in {path}: a folder with a file rank*.sqlite is wanted.")
+    return Run(path, [Reader(file) for file in files])
+
+
+class Run:
+    """A stored run; every reading sees what has been written by then."""
+
+    def __init__(self, path: Path, readers: list[Reader]) -> None:
+        self.path = path
+        self._readers = readers
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        """Model, versions, command line, start and, if it has ended, how; of the first process."""
+        return dict(Reader(self._readers[0]._path).meta)
+
+    @property
+    def sites(self) -> list[str]:
+        """The names of all sites, in the order in which they first came."""
+        return list(dict.fromkeys(one["site"] for reader in self._readers for one in reader.series().values()))
+
+    @property
+    def steps(self) -> list[int]:
+        """Every step that has a row."""
+        return sorted({step for reader in self._readers for step in reader.steps()})
+
+    def rows(
+        self,
+        site: str | None = None,
+        kind: str | None = None,
+        stat: str | None = None,
+        steps: tuple[int | None, int | None] | range | None = None,
+    ) -> list[Row]:
+        """The rows of a site (a name or glob), a kind, and steps from one to another, ordered by step.
+
+        With `stat`, each row has that statistic only. A step that was written twice is there twice.
+        """
+        first, last = _bounds(steps)
+        matches = None if site is None else matcher(site)
+        rows: list[Row] = []
+        for reader in self._readers:
+            series = {
+                number: one
+                for number, one in reader.series().items()
+                if (matches is None or matches(one["site"])) and (kind is None or one["kind"] == kind)
+            }
+            rank = reader.meta.get("rank", 0)
+            for number, row in reader.rows(set(series), first, last):
+                one = series[number]
+                rows.append({**one, "step": row.pop("step"), "rank": rank, **row})
+        rows.sort(key=lambda row: row["step"])
+        if isinstance(steps, range):
+            rows = [row for row in rows if row["step"] in steps]
+        if stat is not None:
+            rows = [{name: row[name] for name in (*TABLE, stat) if name in row} for row in rows]
+        return rows
+
+    def to_pandas(self) -> Any:
+        """All rows as a pandas DataFrame."""
+        return _needed("pandas").DataFrame(self.rows())
+
+    def to_polars(self) -> Any:
+        """All rows as a polars DataFrame, histograms as lists."""
+        return _needed("polars").DataFrame(_listed(self.rows()), infer_schema_length=None)
+
+    def to_arrow(self) -> Any:
+        """All rows as an Arrow table, histograms as lists."""
+        return _needed("pyarrow").Table.from_pylist(_listed(self.rows()))
+
+    def export(self, path: str | Path) -> Path:
+        """Writes all rows to a .parquet or .csv file and returns its path."""
+        path = Path(path)
+        if path.suffix == ".parquet":
+            _needed("pyarrow.parquet").write_table(self.to_arrow(), path)
+        elif path.suffix == ".csv":
+            self.to_pandas().drop(columns=["hist"], errors="ignore").to_csv(path, index=False)
+        else:
+            raise InvalidArgument(f"{path.name!r}: a file that ends in .parquet or .csv is wanted.")
+        return path
+
+    def close(self) -> None:
+        """Closes the files."""
+        for reader in self._readers:
+            reader.close()
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(self, *args: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<run {str(self.path)!r}, {len(self._readers)} files>"
+
+
+def _bounds(steps: Any) -> tuple[int | None, int | None]:
+    if steps is None:
+        return None, None
+    if isinstance(steps, range):
+        return (min(steps), max(steps)) if len(steps) else (1, 0)
+    first, last = steps
+    return first, last
+
+
+def _listed(rows: list[Row]) -> list[Row]:
+    return [{**row, "hist": None if row.get("hist") is None else row["hist"].tolist()} for row in rows]
+
+
+def _needed(package: str) -> Any:
+    try:
+        return importlib.import_module(package)
+    except ModuleNotFoundError as error:
+        root = package.partition(".")[0]
+        raise MissingExtra(f"this needs {root}. Run: pip install {root}") from error
