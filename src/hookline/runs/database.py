@@ -89,9 +89,7 @@ class Reader:
         self._path = path
         try:
             self._connection = self._opened()
-            self.meta = {
-                name: json.loads(value) for name, value in self._connection.execute("SELECT * FROM meta")
-            }
+            self.meta = {name: json.loads(value) for name, value in self._connection.execute("SELECT * FROM meta")}
         except (sqlite3.Error, json.JSONDecodeError) as error:
             raise RunError(f"{path} is not a file of a hookline run, or is damaged: {error}") from error
         if self.meta.get("version", 0) > VERSION:
