@@ -52,7 +52,7 @@ def _table(title: str, build: Build, milliseconds: float) -> Table:
 
     def case(name: str, run: Run, says: Callable[[Any], str], **more: Any) -> Case:
         def remark(result: Any) -> str:
-            return f"{says(result)}, peak {_in_own_process(run, build):.0f} MB"
+            return f"{says(result)}, peak {in_own_process(run, build):.0f} MB"
 
         return Case(name, partial(run, model, x), remark=remark, **more)
 
@@ -84,7 +84,7 @@ def _hookline_says(found: Any) -> str:
     return f"{found.total_params:,} parameters, {found.total_macs / 1e9:.4g} GMACs"
 
 
-def _in_own_process(run: Run, build: Build) -> float:
+def in_own_process(run: Run, build: Build) -> float:
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as process:
         return process.submit(growth, run, build).result()
 

@@ -13,6 +13,7 @@ from torch import nn
 import hookline
 from bench.harness import Case, Goal, Table
 from bench.models import gpt2, resnet50, tiny, twin
+from bench.summary import in_own_process
 
 
 def tables() -> Iterator[Table]:
@@ -24,6 +25,23 @@ def tables() -> Iterator[Table]:
         model, x = build()
         yield Table(f"Statistics of all outputs, {title}, forward", _forward_cases(model, x, *goals), rounds=12)
     model, x = resnet50()
+    peaks = {
+        "plain": in_own_process(_no_grad, resnet50),
+        "hookline.watch": in_own_process(partial(_watched, histogram=True), resnet50),
+        "fastai's body": in_own_process(partial(_hooked, reduce=_three_and_hist), resnet50),
+        "torch calls": in_own_process(partial(_hooked, reduce=_eleven), resnet50),
+    }
+    yield Table(
+        "Attaching and detaching a watch, ResNet-50, relative to a forward",
+        [
+            Case("a forward", partial(_no_grad, model, x)),
+            Case("hookline.watch: attach and detach", partial(_attached, twin(model))),
+        ],
+        rounds=12,
+        note="Peak memory of one forward: "
+        + ", ".join(f"{name} {peak:.0f} MB" for name, peak in peaks.items())
+        + ".",
+    )
     yield Table(
         "Watching activations, gradients and parameters, ResNet-50, training step",
         _training_cases(model, x[:, :, :96, :96].repeat(4, 1, 1, 1)),
@@ -57,6 +75,11 @@ def _watched(model: Any, x: Any, *, histogram: bool) -> Any:
     with torch.no_grad(), hookline.watch(model, grads=False, params=False, histogram=histogram) as w:
         model(x)
     return w
+
+
+def _attached(model: Any) -> None:
+    with hookline.watch(model):
+        pass
 
 
 def _hooked(model: Any, x: Any, reduce: Callable[[torch.Tensor], Any]) -> list[Any]:

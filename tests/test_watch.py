@@ -9,6 +9,7 @@ from torch import nn
 
 import hookline
 from conftest import same_bits, tensors
+from hookline import lines
 from hookline.lines.registry import forget, statistic
 from hookline.schedule import any_of, every, first, logspaced
 from hookline.testing import ZOO, untouched
@@ -208,6 +209,20 @@ def test_memory_keeps_the_last_steps_and_sinks_get_all(model):
         train(model, steps=5)
     assert sorted({row["step"] for row in w.rows()}) == [3, 4]
     assert sorted({row["step"] for row in sink.rows}) == [0, 1, 2, 3, 4] and sink.closed
+
+
+def test_a_tensor_that_a_container_hands_on_is_reduced_once(monkeypatch, model):
+    from hookline.watching import steps
+
+    reduced = []
+    monkeypatch.setattr(steps, "reduce", lambda *args: reduced.append(args[0]) or lines.reduce(*args))
+    nested = nn.Sequential(nn.Sequential(model), nn.ReLU(inplace=True)).eval()
+    with torch.no_grad(), watch(nested) as w:
+        nested(torch.randn(4, 3))
+    # Four layers, the last of them handed on twice; then the ReLU, which writes to that very tensor.
+    assert len(reduced) == 5 and len(w.rows(kind="output")) == 8
+    assert w.rows("0", kind="output")[0]["min"] < 0 == w.rows("", kind="output")[0]["min"]
+    assert w.rows("0.0.3", kind="output")[0]["l2"] == w.rows("0", kind="output")[0]["l2"]
 
 
 def test_memory_of_rows_is_small(model):

@@ -210,6 +210,9 @@ class Backend(Protocol):
     def unlike(self, new: Any, old: Any) -> str:
         """Why tensor `new` can't stand in for `old` (shape, type); empty if it can."""
 
+    def version(self, tensor: Any) -> int:
+        """How often the memory of a tensor was written to in place."""
+
     def shares_memory(self, tensor: Any, others: list[Any]) -> bool:
         """Whether `tensor` looks at the memory of one of the others."""
 

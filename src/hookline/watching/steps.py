@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from hookline.lines import Reduced, Stats, collect, collect_channels, reduce, reduce_channels
@@ -33,8 +34,10 @@ class Gathered:
     """The reductions of the step under way. Parts with one key, of micro-batches or of several
     tensors of one output, are merged to what one pass over all of them would give."""
 
-    def __init__(self, wanted: Wanted) -> None:
+    def __init__(self, wanted: Wanted, version: Callable[[Any], int]) -> None:
         self._wanted = wanted
+        self._version = version
+        self._latest: tuple[Any, int, Reduced] | None = None
         self._on_tensors = tuple(found.name for found in on_tensors(wanted.stats))
         self._reduced: dict[Key, list[Reduced]] = {}
         self._channels: dict[Key, list[Reduced]] = {}
@@ -46,7 +49,13 @@ class Gathered:
     def add(self, key: Key, tensor: Any) -> None:
         """Reduces a tensor; nothing of it is kept but a few numbers, on its own device."""
         histogram, _, dim = self._wanted
-        self._reduced.setdefault(key, []).append(reduce(tensor, histogram, self._on_tensors))
+        latest = self._latest
+        if latest is not None and latest[0] is tensor and latest[1] == self._version(tensor):
+            reduced = latest[2]  # a container hands on the very tensor that its last part returned
+        else:
+            reduced = reduce(tensor, histogram, self._on_tensors)
+            self._latest = tensor, self._version(tensor), reduced
+        self._reduced.setdefault(key, []).append(reduced)
         if dim is not None and key.kind in BY_CHANNEL and tensor.ndim > dim:
             self._channels.setdefault(key, []).append(reduce_channels(tensor, dim))
 
@@ -56,6 +65,7 @@ class Gathered:
 
     def rows(self, step: int, rank: int) -> list[Row]:
         """The rows of the step, after one transfer for all of them; nothing is gathered any more."""
+        self._latest = None
         reduced, self._reduced = self._reduced, {}
         channels, self._channels = self._channels, {}
         numbers, self._numbers = self._numbers, {}

@@ -121,7 +121,7 @@ class Watch:
         self.grads = grads
         self.is_open = False
         self.now = 0
-        self.gathered = Gathered(wanted)
+        self.gathered = Gathered(wanted, backend.version)
         self._model, self._places = model, places
         self._schedule, self._table = schedule, table
         self._inputs, self._scaler, self._show_progress = inputs, scaler, progress

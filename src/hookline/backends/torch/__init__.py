@@ -47,6 +47,7 @@ class TorchBackend:
     remarks = staticmethod(modules.remarks)
     backward_number = staticmethod(compat.graph_task)
     in_recompute = staticmethod(compat.in_recompute)
+    version = staticmethod(compat.version)
     sequence_number = staticmethod(compat.sequence_number)
     recomputed = staticmethod(parameters.recomputed)
     hear_parameters = staticmethod(parameters.hear_parameters)
