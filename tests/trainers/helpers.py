@@ -1,5 +1,6 @@
 """What the tests of all trainers share: a small model, its data, and what must hold afterwards."""
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -40,3 +41,17 @@ def assert_nothing_left(model):
 def as_found(model):
     """A block after which the model's hooks and attributes must be as before; parameters may have changed."""
     return untouched(model, parameters=False, rng=False)
+
+
+def same_rows(a, b):
+    """Whether two lists of rows say the same: histograms element by element, NaN equal to itself."""
+    return len(a) == len(b) and all(
+        one.keys() == other.keys() and all(_same(one[name], other[name]) for name in one)
+        for one, other in zip(a, b, strict=True)
+    )
+
+
+def _same(a, b):
+    if isinstance(a, np.ndarray):
+        return np.array_equal(a, b)
+    return a == b or (a != a and b != b)
