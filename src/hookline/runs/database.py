@@ -44,6 +44,7 @@ class Writer:
     def write(self, rows: list[Row]) -> None:
         """Writes rows in one transaction: they are all there afterwards, or none is."""
         execute = self._connection.execute
+        series = dict(self._series)
         execute("BEGIN")
         try:
             groups: dict[int, tuple[list[Row], list[int]]] = {}
@@ -60,17 +61,10 @@ class Writer:
                 )
             execute("COMMIT")
         except BaseException:
-            self._series = {key: number for key, number in self._series.items() if number < self._known}
-            if self._connection.in_transaction:
+            self._series = series
+            if self._connection.in_transaction:  # a full disk has SQLite roll back by itself
                 execute("ROLLBACK")
             raise
-
-    @property
-    def _known(self) -> int:
-        """How many series are in the file for good."""
-        if self._connection.in_transaction:
-            self._connection.execute("ROLLBACK")
-        return int(self._connection.execute("SELECT COUNT(*) FROM series").fetchone()[0])
 
     def _number(self, key: tuple[Any, ...]) -> int:
         if key not in self._series:
@@ -86,7 +80,7 @@ class Reader:
     """Reads one file, also while it is written."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self.path = path
         try:
             self._connection = self._opened()
             self.meta = {name: json.loads(value) for name, value in self._connection.execute("SELECT * FROM meta")}
@@ -99,7 +93,7 @@ class Reader:
             )
 
     def _opened(self) -> sqlite3.Connection:
-        uri = f"{self._path.absolute().as_uri()}?mode=ro"
+        uri = f"{self.path.absolute().as_uri()}?mode=ro"
         try:
             connection = sqlite3.connect(uri, uri=True)
             connection.execute("SELECT COUNT(*) FROM meta")
@@ -141,7 +135,7 @@ class Reader:
         try:
             return self._connection.execute(query, values).fetchall()
         except sqlite3.Error as error:
-            raise RunError(f"{self._path} can't be read: {error}") from error
+            raise RunError(f"{self.path} can't be read: {error}") from error
 
     def close(self) -> None:
         self._connection.close()

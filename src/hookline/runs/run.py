@@ -33,7 +33,7 @@ class Run:
     @property
     def meta(self) -> dict[str, Any]:
         """Model, versions, command line, start and, if it has ended, how; of the first process."""
-        return dict(Reader(self._readers[0]._path).meta)
+        return dict(Reader(self._readers[0].path).meta)
 
     @property
     def sites(self) -> list[str]:
