@@ -37,7 +37,7 @@ class Gathered:
 
     def __init__(self, wanted: Wanted, version: Callable[[Any], int]) -> None:
         self._wanted = wanted
-        self._version = version
+        self._writes = version
         self._latest: tuple[weakref.ref[Any], int, Reduced] | None = None
         self._on_tensors = tuple(found.name for found in on_tensors(wanted.stats))
         self._reduced: dict[Key, list[Reduced]] = {}
@@ -51,12 +51,12 @@ class Gathered:
         """Reduces a tensor; nothing of it is kept but a few numbers, on its own device."""
         histogram, _, dim = self._wanted
         latest = self._latest
-        if latest is not None and latest[0]() is tensor and latest[1] == self._version(tensor):
+        if latest is not None and latest[0]() is tensor and latest[1] == self._writes(tensor):
             reduced = latest[2]  # a container hands on the very tensor that its last part returned
         else:
             reduced = reduce(tensor, histogram, self._on_tensors)
             # Weak: a tensor that lives on makes the allocator fetch fresh memory for the next one.
-            self._latest = weakref.ref(tensor), self._version(tensor), reduced
+            self._latest = weakref.ref(tensor), self._writes(tensor), reduced
         self._reduced.setdefault(key, []).append(reduced)
         if dim is not None and key.kind in BY_CHANNEL and tensor.ndim > dim:
             self._channels.setdefault(key, []).append(reduce_channels(tensor, dim))
