@@ -108,15 +108,17 @@ def test_recorded_outputs_are_what_passed(specimen):
             assert same_bits(call.output, expected), name
 
 
-@pytest.mark.parametrize("specimen", [s for s in ZOO if s.trains], ids=str)
+# Of these, torch's hooks see no gradient, or a tensor's with other uses in it: test_gradients.py has them.
+NO_ORACLE = ("checkpointing, reentrant", "identities around an in-place ReLU", "residual connections")
+
+
+@pytest.mark.parametrize("specimen", [s for s in ZOO if s.trains and s.name not in NO_ORACLE], ids=str)
 def test_recorded_output_gradients_are_what_flowed(specimen):
     _, grads = oracle(specimen)
     model, args, kwargs = specimen.seeded()
     torch.manual_seed(1)
     with record_all(model) as rec:
         backward(specimen, model(*args, **kwargs))
-    if specimen.name in ("checkpointing, reentrant", "identities around an in-place ReLU", "residual connections"):
-        return  # torch's hooks see none, or a tensor's gradient with other uses in it: see test_gradients.py
     for name, calls in grads.items():
         for call, expected in zip(rec[name].calls, calls, strict=True):
             got = tensors(call.grad_output)
@@ -141,9 +143,7 @@ def test_a_copy_carries_no_live_hook(specimen):
         model(*args, **kwargs)
         before = [len(rec[name].calls) for name in rec.names]
         copies = [copy.deepcopy(model)]
-        if specimen.name not in ("forward replaced on the instance", "None output", "number output") and (
-            "output" not in specimen.name
-        ):
+        if specimen.name != "forward replaced on the instance":  # by a lambda, which nothing can pickle
             copies.append(pickle.loads(pickle.dumps(model)))
             buffer = io.BytesIO()
             torch.save(model, buffer)
