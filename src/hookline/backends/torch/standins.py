@@ -21,20 +21,33 @@ StandIn = Callable[[torch.Tensor], torch.Tensor]
 CONTAINERS = (dict, list, set)
 
 
-class FakeTensors:
-    """Makes fake tensors of one mode; a tensor always gets the same one, so ties stay ties."""
+class StandIns:
+    """Makes stand-ins of tensors; a tensor always gets the same one, so ties stay ties.
+
+    They are on the tensor's device; on `home`, the model's, where it is on none (meta).
+    """
 
     def __init__(self, home: torch.device) -> None:
-        self.mode: Any = fake_mode()
         self._home = home
         self._made: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
 
     def of(self, tensor: torch.Tensor) -> torch.Tensor:
-        """The fake of `tensor`, on its device; on the model's where it is on none (meta)."""
+        """The stand-in of `tensor`."""
         known = self._made.get(id(tensor))
         if known is None:
             known = self._made[id(tensor)] = tensor, self._make(tensor)
         return known[1]
+
+    def _make(self, tensor: torch.Tensor) -> torch.Tensor:
+        raise NotImplementedError
+
+
+class FakeTensors(StandIns):
+    """Fake tensors of one mode."""
+
+    def __init__(self, home: torch.device) -> None:
+        super().__init__(home)
+        self.mode: Any = fake_mode()
 
     def _make(self, tensor: torch.Tensor) -> torch.Tensor:
         plain = tensor if isinstance(tensor, nn.Parameter) else tensor.as_subclass(torch.Tensor)
@@ -43,19 +56,8 @@ class FakeTensors:
         return fake_like(self.mode, plain, self._home if plain.is_meta else plain.device)
 
 
-class RealTensors:
+class RealTensors(StandIns):
     """Copies of inputs, which a forward may write to; numbers for those that are only described (on meta)."""
-
-    def __init__(self, home: torch.device) -> None:
-        self._home = home
-        self._made: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
-
-    def of(self, tensor: torch.Tensor) -> torch.Tensor:
-        """The stand-in of `tensor`; always the same one."""
-        known = self._made.get(id(tensor))
-        if known is None:
-            known = self._made[id(tensor)] = tensor, self._make(tensor)
-        return known[1]
 
     def _make(self, tensor: torch.Tensor) -> torch.Tensor:
         if not tensor.is_meta:
