@@ -17,6 +17,8 @@ from hookline.backends.protocol import Tap
 from hookline.backends.torch import compat
 from hookline.backends.torch.compiled import operators
 from hookline.backends.torch.compiled.classes import Tapped, retarget, tapped
+from hookline.backends.torch.compiled.running import Run
+from hookline.errors import Unsupported
 from hookline.trees import parts
 
 TENSOR, WHOLE, OPAQUE, VALUE = "tensor", "int", "object", "value"
@@ -27,12 +29,12 @@ Spec = Any
 class Door:
     """One place in a graph where a tap looks in."""
 
-    __slots__ = ("_tapped", "after", "index", "live", "spec", "versions")
+    __slots__ = ("_tapped", "after", "index", "latest", "live", "spec")
 
     def __init__(self, state: Tapped, after: bool, index: int, spec: Spec, live: tuple[bool, ...]) -> None:
         self._tapped = weakref.ref(state)
         self.after, self.index, self.spec, self.live = after, index, spec, live
-        self.versions: list[int] = []
+        self.latest: Run | None = None
 
     def open(self) -> tuple[Any, Tap] | None:
         """The module and the tap that is there now; None where nobody looks any more."""
@@ -48,6 +50,10 @@ class Door:
 
 
 _doors: list[Door] = []
+_views: weakref.WeakKeyDictionary[torch.fx.Graph, list[tuple[Tapped, torch.Tensor, int]]] = (
+    weakref.WeakKeyDictionary()
+)
+"""Of each graph under trace, the tensors that taps led through views, and how often each was written to before."""
 
 
 def door(number: int) -> Door:
@@ -78,22 +84,48 @@ def writes(number: int) -> bool:
 
 
 @compat.constant_while_tracing
-def note_versions(number: int) -> None:
-    """Remembers how often the tensors of this door were written to until now."""
-    _doors[number].versions = compat.traced_versions(torch.ops.hookline.seen.default, number)
+def carries_tickets() -> bool:
+    """Whether tensors that a door makes reach the backward.
+
+    Not out of a checkpointed part: torch wants to recompute these, and can't. Gradients there are those of the
+    latest call, which is the right one unless several forwards come before a backward.
+    """
+    return not compat.in_checkpoint()
 
 
 @compat.constant_while_tracing
-def check_versions(number: int) -> None:
-    """Has the module traced anew if it has written into its arguments, now that this is known."""
+def replaces(number: int, after: bool, index: int) -> None:
+    """Unsupported where values can't be replaced."""
+    if compat.in_checkpoint():
+        label = tapped(number).taps(after)[index].label
+        raise Unsupported(
+            backend="torch",
+            feature=f"a {label.kind} at {label.site!r}",
+            why="the site is in a part that torch.utils.checkpoint recomputes, and the model is compiled",
+            instead="run the model eagerly, or place it around the checkpointed part",
+        )
+
+
+@compat.constant_while_tracing
+def note_views(number: int) -> None:
+    """Remembers the tensors that were just handed to a door: views of the module's arguments."""
+    graph = compat.graph_under_trace()
     state = tapped(number)
-    if state.writes:
-        return
-    for place, one in enumerate(_doors):
-        if one._tapped() is state and one.versions:
-            if compat.traced_versions(torch.ops.hookline.seen.default, place) not in ([], one.versions):
-                state.writes = True
-                compat.trace_again("a module writes into its arguments")
+    if not state.writes:
+        views = [(state, fake, compat.version(fake)) for fake in compat.last_arguments(graph)]
+        _views.setdefault(graph, []).extend(views)
+
+
+@compat.constant_while_tracing
+def check_views() -> None:
+    """Has everything traced anew if a view was written to: a written view hears no gradient, its base does."""
+    wrong = [
+        state for state, fake, before in _views.get(compat.graph_under_trace(), ()) if compat.version(fake) != before
+    ]
+    for state in wrong:
+        state.writes = True
+    if wrong:
+        compat.trace_again("a module's argument is written to")
 
 
 @compat.constant_while_tracing

@@ -43,21 +43,23 @@ def define() -> torch.library.Library:
         _passed_backward,
         lambda values, grads, ticket: _like(values),
     )
-    operator("heard(Tensor grad, Tensor ticket, int[] at) -> ()", _heard, lambda grad, ticket, at: None)
     operator(
-        "regraded(Tensor grad, Tensor ticket, int[] at) -> Tensor",
+        "heard(Tensor grad, Tensor? ticket, int[] at, int door) -> ()", _heard, lambda grad, ticket, at, door: None
+    )
+    operator(
+        "regraded(Tensor grad, Tensor? ticket, int[] at, int door) -> Tensor",
         _regraded,
-        lambda grad, ticket, at: torch.empty_like(grad),
+        lambda grad, ticket, at, door: torch.empty_like(grad),
     )
     operator(
-        "gated(Tensor[] values, Tensor ticket, int[] at) -> Tensor[]",
-        lambda values, ticket, at: [value.clone() for value in values],
-        lambda values, ticket, at: _like(values),
+        "gated(Tensor[] values, Tensor? ticket, int[] at, int door) -> Tensor[]",
+        lambda values, ticket, at, door: [value.clone() for value in values],
+        lambda values, ticket, at, door: _like(values),
     )
     operator(
-        "gated_backward(Tensor[] grads, Tensor ticket, int[] at) -> Tensor[]",
+        "gated_backward(Tensor[] grads, Tensor? ticket, int[] at, int door) -> Tensor[]",
         _gated_backward,
-        lambda grads, ticket, at: _like(grads),
+        lambda grads, ticket, at, door: _like(grads),
     )
     differentiable = torch.library.register_autograd
     differentiable("hookline::passed", _back_through_passed, setup_context=_keep_for_passed, lib=library)
@@ -85,7 +87,7 @@ def _seen(values: list[Tensor], numbers: list[int], door: int) -> Tensor:
     from hookline.backends.torch.compiled import doors
 
     found = doors.door(door)
-    run = Run(found.live)
+    run = found.latest = Run(found.live)
     if (at := found.open()) is not None:
         module, tap = at
         # Other objects each time: a graph writes new values into a tensor of its own, and no version tells.
@@ -186,30 +188,37 @@ def _passed_backward(values: list[Tensor], grads: list[Tensor], ticket: Tensor) 
 # Gradients
 
 
-def _heard(grad: Tensor, ticket: Tensor, at: list[int]) -> None:
-    run = run_of(ticket)
+def _run(ticket: Tensor | None, door: int) -> Run | None:
+    """The call that a gradient belongs to: the ticket's or, where there is none, the latest at this door."""
+    from hookline.backends.torch.compiled import doors
+
+    return doors.door(door).latest if ticket is None else run_of(ticket)
+
+
+def _heard(grad: Tensor, ticket: Tensor | None, at: list[int], door: int) -> None:
+    run = _run(ticket, door)
     if run is not None and run.sink is not None:
         run.sink(list(at), grad.detach())
 
 
-def _regraded(grad: Tensor, ticket: Tensor, at: list[int]) -> Tensor:
-    (new, *_) = _gated_backward([grad] * len(at), ticket, at)
+def _regraded(grad: Tensor, ticket: Tensor | None, at: list[int], door: int) -> Tensor:
+    (new, *_) = _gated_backward([grad] * len(at), ticket, at, door)
     return new
 
 
-def _gated_backward(grads: list[Tensor], ticket: Tensor, at: list[int]) -> list[Tensor]:
+def _gated_backward(grads: list[Tensor], ticket: Tensor | None, at: list[int], door: int) -> list[Tensor]:
     """The gradients of the places `at`, as the tap wants them."""
-    run = run_of(ticket)
+    run = _run(ticket, door)
     by_place = dict(zip(at, grads, strict=True))
     new = by_place if run is None else run.jointly(by_place)
     return _copied([new[place] for place in at], grads)
 
 
 def _keep_for_gated(ctx: Any, inputs: Any, output: Any) -> None:
-    ctx.at = inputs[2]
-    ctx.save_for_backward(inputs[1])
+    _, ticket, ctx.at, ctx.door = inputs
+    ctx.save_for_backward(*([] if ticket is None else [ticket]))
 
 
 def _back_through_gated(ctx: Any, grads: list[Tensor]) -> Any:
-    (ticket,) = ctx.saved_tensors
-    return torch.ops.hookline.gated_backward(grads, ticket, ctx.at), None, None
+    ticket = next(iter(ctx.saved_tensors), None)
+    return torch.ops.hookline.gated_backward(grads, ticket, ctx.at, ctx.door), None, None, None

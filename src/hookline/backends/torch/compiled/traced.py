@@ -13,13 +13,15 @@ import torch
 from hookline.backends.tap import Reach
 from hookline.backends.torch.compiled.classes import NUMBER
 from hookline.backends.torch.compiled.doors import (
-    check_versions,
+    carries_tickets,
+    check_views,
     described,
     door_number,
     need_classes,
-    note_versions,
+    note_views,
     reach_of,
     refilled,
+    replaces,
     writes,
 )
 
@@ -49,7 +51,7 @@ def _before(tap: Any, number: int, args: Any, kwargs: Any) -> Any:
     gradients = reach & (GRADIENTS | JOINT)
     if gradients and not writes(number):
         # A view: what comes back to it is the module's own share of the gradient.
-        both = refilled(both, iter([_view(leaf) for leaf in _tensors(both)]))
+        both = refilled(both, iter(_views(_tensors(both))))
     seen = both if reach & (ARGUMENTS | GRADIENTS) else ((), {})
     tensors: list[Any] = []
     numbers: list[Any] = []
@@ -57,12 +59,13 @@ def _before(tap: Any, number: int, args: Any, kwargs: Any) -> Any:
     live = tuple([_live(leaf) for leaf in tensors])
     door = door_number(number, False, tap.index, spec, live)
     if reach & REPLACE:
+        replaces(number, False, tap.index)
         new, _ = torch.ops.hookline.passed(tensors, numbers, len(tensors), door)
         return refilled(both, iter(new))
     ticket = torch.ops.hookline.seen(tensors, numbers, door)
     if gradients:
-        note_versions(door)
-        both = _hung(both, ticket, reach & JOINT)
+        note_views(number)
+        both = _hung(both, ticket if carries_tickets() else None, door, reach & JOINT)
     return both
 
 
@@ -73,19 +76,21 @@ def _after(tap: Any, number: int, args: Any, kwargs: Any, output: Any) -> Any:
     numbers: list[Any] = []
     spec = described((*seen, output if reach & OUTPUT else None), tensors, numbers)
     if reach & REPLACE:
+        replaces(number, True, tap.index)
         count = len(_tensors(output))
         door = door_number(number, True, tap.index, spec, tuple([_live(leaf) for leaf in tensors]))
         new, _ = torch.ops.hookline.passed(tensors, numbers, count, door)
         return refilled(output, iter(new))
     live = tuple([_live(leaf) for leaf in _tensors(output)])
-    ticket = torch.ops.hookline.seen(tensors, numbers, door_number(number, True, tap.index, spec, live))
+    door = door_number(number, True, tap.index, spec, live)
+    ticket = torch.ops.hookline.seen(tensors, numbers, door)
     if reach & (GRADIENTS | JOINT):
-        check_versions(number)
-        return _hung(output, ticket, reach & JOINT)
+        check_views()
+        return _hung(output, ticket if carries_tickets() else None, door, reach & JOINT)
     return None
 
 
-def _hung(tree: Any, ticket: Any, joint: Any) -> Any:
+def _hung(tree: Any, ticket: Any, door: int, joint: Any) -> Any:
     """`tree` to go on with, gradients of its tensors told to the holder of the ticket."""
     distinct: list[Any] = []
     at: list[list[int]] = []
@@ -99,13 +104,13 @@ def _hung(tree: Any, ticket: Any, joint: Any) -> Any:
                 at.append([place])
     if not joint:
         for leaf, places in zip(distinct, at, strict=True):
-            _listen(leaf, ticket, places)
+            _listen(leaf, ticket, places, door)
         return tree
     if len(distinct) == 1:
-        _replace(distinct[0], ticket, at[0])
+        _replace(distinct[0], ticket, at[0], door)
     if len(distinct) < 2:
         return tree
-    gated = torch.ops.hookline.gated(distinct, ticket, [places[0] for places in at])
+    gated = torch.ops.hookline.gated(distinct, ticket, [places[0] for places in at], door)
     new = list(_tensors(tree))
     for leaf, places in zip(gated, at, strict=True):
         for place in places:
@@ -113,12 +118,12 @@ def _hung(tree: Any, ticket: Any, joint: Any) -> Any:
     return refilled(tree, iter(new))
 
 
-def _listen(leaf: Any, ticket: Any, places: list[int]) -> None:
-    leaf.register_hook(lambda grad: torch.ops.hookline.heard(grad, ticket, places))
+def _listen(leaf: Any, ticket: Any, places: list[int], door: int) -> None:
+    leaf.register_hook(lambda grad: torch.ops.hookline.heard(grad, ticket, places, door))
 
 
-def _replace(leaf: Any, ticket: Any, places: list[int]) -> None:
-    leaf.register_hook(lambda grad: torch.ops.hookline.regraded(grad, ticket, places))
+def _replace(leaf: Any, ticket: Any, places: list[int], door: int) -> None:
+    leaf.register_hook(lambda grad: torch.ops.hookline.regraded(grad, ticket, places, door))
 
 
 def _tensors(tree: Any) -> list[Any]:
@@ -131,5 +136,13 @@ def _live(leaf: Any) -> bool:
     return bool(leaf.requires_grad) and torch.is_grad_enabled()
 
 
-def _view(leaf: Any) -> Any:
-    return leaf.view_as(leaf) if _live(leaf) else leaf
+def _views(tensors: list[Any]) -> list[Any]:
+    """A view of each tensor that needs a gradient; the same for a tensor that comes twice."""
+    views: list[Any] = []
+    for place, leaf in enumerate(tensors):
+        earlier = [view for view, other in zip(views, tensors[:place], strict=True) if other is leaf]
+        if earlier:
+            views.append(earlier[0])
+        else:
+            views.append(leaf.view_as(leaf) if _live(leaf) else leaf)
+    return views
