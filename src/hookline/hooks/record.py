@@ -223,9 +223,7 @@ class _FullSiteRecorder(_SiteRecorder):
         gradients = Reach.GRADIENTS if recorder.grads else Reach.NOTHING
         inputs = Reach.ARGUMENTS if recorder.inputs else Reach.NOTHING
         before = FunctionTap(self.before, self.label, after=False, reach=inputs | gradients)
-        after = FunctionTap(
-            self.after_forward, self.label, rank=recorder.rank, reach=Reach.OUTPUT | gradients
-        )
+        after = FunctionTap(self.after_forward, self.label, rank=recorder.rank, reach=Reach.OUTPUT | gradients)
         return [Wish(self.place.module, before), Wish(self.place.module, after)]
 
     def before(self, module: Any, args: Any, kwargs: Any) -> Any:

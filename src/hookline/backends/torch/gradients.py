@@ -1,4 +1,4 @@
-"""Gradients: how a tap's wishes for gradients are met, in code that runs as written and inside a compiled graph."""
+"""Gradients: what a tap asks of them, in code that runs as written and inside a compiled graph."""
 
 from __future__ import annotations
 

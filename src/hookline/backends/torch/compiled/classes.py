@@ -47,8 +47,7 @@ def tapped(number: int) -> Tapped:
 
 def retarget(module: nn.Module) -> None:
     """Gives `module` the class that its taps need: one of its own, or its old one where there is no tap."""
-    before, after = ([tap for tap in hook_dicts(module, after=side)[0].values()] for side in (False, True))
-    before, after = ([tap for tap in taps if isinstance(tap, Tap)] for taps in (before, after))
+    before, after = _taps(module, after=False), _taps(module, after=True)
     own = type(module)
     if own.__name__ == "OptimizedModule":  # its hooks run outside of the graph that it wraps
         return
@@ -70,6 +69,10 @@ def retarget(module: nn.Module) -> None:
     for taps in (before, after):
         for index, tap in enumerate(taps):
             tap.index = index
+
+
+def _taps(module: nn.Module, *, after: bool) -> list[Tap]:
+    return [tap for tap in hook_dicts(module, after=after)[0].values() if isinstance(tap, Tap)]
 
 
 def _shape(tap: Tap | None) -> Any:

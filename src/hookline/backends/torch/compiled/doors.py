@@ -120,7 +120,9 @@ def note_views(number: int) -> None:
 def check_views() -> None:
     """Has everything traced anew if a view was written to: a written view hears no gradient, its base does."""
     wrong = [
-        state for state, fake, before in _views.get(compat.graph_under_trace(), ()) if compat.version(fake) != before
+        state
+        for state, fake, before in _views.get(compat.graph_under_trace(), ())
+        if compat.version(fake) != before
     ]
     for state in wrong:
         state.writes = True

@@ -112,9 +112,7 @@ def _passed(values: list[Tensor], numbers: list[int], count: int, door: int) -> 
         return [value.clone() for value in values[first:]], run.ticket()
     module, tap = at
     with compat.autograd_as_outside(record=any(found.live)):
-        inputs = [
-            value.detach().requires_grad_(live) for value, live in zip(values, found.live, strict=True)
-        ]
+        inputs = [value.detach().requires_grad_(live) for value, live in zip(values, found.live, strict=True)]
         shown = [value.clone() for value in inputs]  # not leaves: a hook may write into what it gets
         args, kwargs, output = found.built(shown, numbers)
         with running(run):
@@ -164,7 +162,12 @@ def _keep_for_passed(ctx: Any, inputs: Any, output: Any) -> None:
 def _back_through_passed(ctx: Any, grads: list[Tensor], _: Any) -> Any:
     ticket, *values = ctx.saved_tensors
     back = torch.ops.hookline.passed_backward(values or grads, grads, ticket)
-    return [grad if float else None for grad, float in zip(back, ctx.floats, strict=True)], [None] * ctx.numbers, None, None
+    return (
+        [grad if float else None for grad, float in zip(back, ctx.floats, strict=True)],
+        [None] * ctx.numbers,
+        None,
+        None,
+    )
 
 
 def _passed_backward(values: list[Tensor], grads: list[Tensor], ticket: Tensor) -> list[Tensor]:
@@ -178,7 +181,9 @@ def _passed_backward(values: list[Tensor], grads: list[Tensor], ticket: Tensor) 
     if pairs:
         with compat.autograd_as_outside(record=False):
             # Not autograd.grad: parameters that only the hook uses get their gradients too.
-            torch.autograd.backward([output for output, _ in pairs], [grad for _, grad in pairs], retain_graph=True)
+            torch.autograd.backward(
+                [output for output, _ in pairs], [grad for _, grad in pairs], retain_graph=True
+            )
     return [
         torch.zeros_like(value) if one.grad is None else torch.empty_like(value).copy_(one.grad)
         for one, value in zip(inputs, values, strict=True)

@@ -72,7 +72,7 @@ def running(run: Run) -> Iterator[None]:
 class GraphPassage:
     """One call's way through a module in a graph: a `Listening` and a `Joining` at once."""
 
-    views: tuple[()] = ()
+    views: list[tuple[Any, int]] | tuple[()] = ()
 
     def __init__(self, on_input: GradSink | None, joint: JointSink | None, on_output: GradSink) -> None:
         self._on_input, self._joint, self._on_output = on_input, joint, on_output
