@@ -6,13 +6,14 @@ suite that such a backend must pass.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from enum import IntEnum
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from hookline.backends.facts import ModuleFact, RunFacts
+from hookline.backends.operators import Operator, OpListener
 
 
 class Rank(IntEnum):
@@ -268,6 +269,17 @@ class Backend(Protocol):
 
     def hear_parameters(self, module: Any, sink: Callable[[str, Any], None], label: Label) -> Undo:
         """Has `sink(name, grad)` called for each of the module's own parameters."""
+
+    # Operators
+
+    def operator_names(self) -> Sequence[Operator]:
+        """Every operator there is; empty where the framework does not tell."""
+
+    def hook_operators(self, model: Any, places: dict[str, Any], listener: OpListener, label: Label) -> Undo:
+        """Has `listener` told of each operator that runs in these modules of the model or their parts."""
+
+    def unseen(self) -> AbstractContextManager[None]:
+        """A block whose operators are no model's: a user's function that works on recorded values."""
 
     # Recomputation (activation checkpointing)
 
