@@ -66,7 +66,8 @@ class Store:
     def _kept(self, tensor: Any, site: str) -> Any:
         source = self._backend.detached(tensor)
         try:
-            value = self._keep(source)  # type: ignore[misc]
+            with self._backend.unseen():
+                value = self._keep(source)  # type: ignore[misc]
         except Exception as error:
             raise HookError(site, "keep function", f"raised {type(error).__name__}: {error}") from error
         return map_leaves(

@@ -91,8 +91,10 @@ class Chosen:
     """
 
     def __init__(self, backend: Backend, ops: Ops) -> None:
-        patterns = [] if ops is None or ops is True else [ops] if isinstance(ops, str) else ops
-        if patterns is False or not all(isinstance(pattern, str) and pattern for pattern in patterns):
+        patterns: Any = [] if ops is None or ops is True else [ops] if isinstance(ops, str) else ops
+        if not isinstance(patterns, (list, tuple, set, frozenset)) or not all(
+            isinstance(pattern, str) and pattern for pattern in patterns
+        ):
             raise InvalidArgument(
                 f"ops={ops!r} can't choose operators; give a glob such as 'aten.*norm*', or a list of them."
             )

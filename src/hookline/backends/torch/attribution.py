@@ -71,6 +71,10 @@ class Trail:
                 for number in list(self._lines)[: LIMIT // 2]:
                     del self._lines[number]
 
+    def covers(self, number: int) -> bool:
+        """Whether this thread had entered a module when it gave out that number."""
+        return bool(self._numbers) and number >= self._numbers[0]
+
     def scope(self, number: int) -> Scope | None:
         """Where the node of that number was made."""
         index = bisect_right(self._numbers, number) - 1

@@ -94,13 +94,16 @@ def around_backward(context: Callable[[], Any]) -> Callable[[], None]:
 def in_parts(mode: Any, func: Any, args: Any, kwargs: Any) -> Any:
     """What an operation gives that is made of others, with these seen by `mode`; NotImplemented if it is not.
 
-    Such operations arrive whole under inference_mode, and in parts everywhere else.
+    Such operations arrive whole under inference_mode, and in parts everywhere else. Not by `decompose`:
+    that may prefer a formula in Python, which torch itself would not have run.
     """
-    can = getattr(func, "_can_decompose", None)
-    if can is None or not can():
+    key = torch._C.DispatchKey.CompositeImplicitAutograd
+    if not hasattr(func, "_op_dk") or func.namespace == "prim":  # prim.device of a fake tensor, say
+        return NotImplemented
+    if not torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), key):
         return NotImplemented
     with mode:
-        return func.decompose(*args, **kwargs)
+        return func._op_dk(key, *args, **kwargs)
 
 
 # Tell in which backward, and in which of its nodes, this code runs; -1 and None outside of one.

@@ -30,6 +30,9 @@ from hookline.trees import leaves
 NO_NUMBER = 2**63
 """Nodes that accumulate a parameter's gradient are numbered above everything else."""
 
+PLAIN = (torch.Tensor,)
+"""The types that torch tells of an operation on no tensor with a dispatch of its own."""
+
 
 def hook_operators(
     model: nn.Module, places: dict[str, nn.Module], listener: OpListener, label: Label
@@ -97,7 +100,8 @@ class OperatorMode(QuickDispatchMode):
         if any(mode is self for mode in modes):
             yield
             return
-        before, local.quiet = local.quiet, compat.without_dispatch if modes else nullcontext
+        others = modes and not any(mode.is_infra_mode() for mode in modes)  # fakes need theirs
+        before, local.quiet = local.quiet, compat.without_dispatch if others else nullcontext
         try:
             with self:
                 yield
@@ -156,8 +160,8 @@ class OperatorMode(QuickDispatchMode):
         number = compat.node_number(node)
         if number >= NO_NUMBER:
             return self._owner(node)
-        if (found := self.local.trail.scope(number)) is not None:
-            return found
+        if self.local.trail.covers(number):
+            return self.local.trail.scope(number)
         # Made in another thread: with one candidate it is told, with several nobody can tell.
         others = [found for trail in self._trails if (found := trail.scope(number)) is not None]
         return others[0] if len(others) == 1 else None
@@ -197,11 +201,12 @@ class OperatorMode(QuickDispatchMode):
             return func(*args, **kwargs)
         listener = self.listener
         source = self._source(step.phase) if listener.sources else None
+        quiet = local.quiet if not types or types == PLAIN else nullcontext
         if listener.inputs:
-            with local.quiet():
+            with quiet():
                 listener.before(step, scope.call, list(leaves((args, kwargs), torch.Tensor)), source)
         out = func(*args, **kwargs)
-        with local.quiet():
+        with quiet():
             listener.after(step, scope.call, out, source)
         return out
 
