@@ -105,7 +105,7 @@ class OpListener(Protocol):
     inputs: bool
     sources: bool
 
-    def wants(self, operator: Operator) -> bool:
+    def wants(self, operator: Operator, phase: str) -> bool:
         """Whether this operator is to be told; asked once for each place where it stands."""
 
     def is_mine(self) -> bool:

@@ -234,6 +234,9 @@ class Backend(Protocol):
         With `strided` the layout is told even of values that lie behind each other.
         """
 
+    def has_fractions(self, tensor: Any) -> bool:
+        """Whether its numbers are floating-point or complex, not whole or true and false."""
+
     def reducible(self, tensor: Any) -> Any:
         """`tensor` in a form that statistics are taken of: real floats, no history; Unsupported where none is."""
 

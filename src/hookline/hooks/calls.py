@@ -165,6 +165,9 @@ class Call:
 class SiteRecord:
     """What was recorded of one site; its own values are those of the last call."""
 
+    op = ""
+    """The operator's name, `aten.convolution`, where the site is one and no module."""
+
     def __init__(self, name: str, aliases: tuple[str, ...], store: Store | None) -> None:
         self.name = name
         self.aliases = aliases

@@ -67,9 +67,9 @@ def register_op_hook(
 
     >>> import torch
     >>> model = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.ReLU())
-    >>> with register_op_hook(model, lambda name, op, array: print(name, op, tuple(array.shape))):
+    >>> show = lambda name, op, array: print(name, op, tuple(array.shape))
+    >>> with register_op_hook(model, show, ops=["addmm", "relu"]):
     ...     _ = model(torch.ones(4, 3))
-    0/t.output aten.t (3, 2)
     0/addmm.output aten.addmm (4, 2)
     1/relu.output aten.relu (4, 2)
     """
@@ -99,18 +99,23 @@ class Chosen:
                 f"ops={ops!r} can't choose operators; give a glob such as 'aten.*norm*', or a list of them."
             )
         self.patterns = tuple(patterns)
-        self._matchers = [matcher(pattern) for pattern in self.patterns]
         known = backend.operator_names() if self.patterns else ()
-        for pattern, matches in zip(self.patterns, self._matchers, strict=True):
-            if known and not any(matches(name) for operator in known for name in _names(operator)):
+        for pattern in self.patterns:
+            if known and not any(means(pattern, operator) for operator in known):
                 raise InvalidArgument(_no_operator(pattern, known))
 
     def __contains__(self, operator: Operator) -> bool:
-        return not self.patterns or any(matches(name) for matches in self._matchers for name in _names(operator))
+        return not self.patterns or any(means(pattern, operator) for pattern in self.patterns)
 
 
-def _names(operator: Operator) -> tuple[str, ...]:
-    return operator.name, operator.bare, f"{operator.name}.{operator.overload}"
+def means(pattern: str, operator: Operator) -> bool:
+    """Whether a pattern stands for this operator.
+
+    >>> [means(pattern, Operator("aten.add", "Tensor")) for pattern in ("aten.a*", "add", "aten.*.Tensor", "mul")]
+    [True, True, True, False]
+    """
+    matches = matcher(pattern)
+    return any(matches(name) for name in (operator.name, operator.bare, f"{operator.name}.{operator.overload}"))
 
 
 def _no_operator(pattern: str, known: Sequence[Operator]) -> str:
@@ -133,7 +138,7 @@ class Caller:
         self._wanted = chosen
         self._tensor, self._copy = backend.tensor, backend.snapshot
 
-    def wants(self, operator: Operator) -> bool:
+    def wants(self, operator: Operator, phase: str) -> bool:
         return operator in self._wanted
 
     def is_mine(self) -> bool:

@@ -117,6 +117,9 @@ class TorchBackend:
         moved = grad != 0
         return (moved & (before == after)).sum() / moved.sum().clamp(min=1)
 
+    def has_fractions(self, tensor: torch.Tensor) -> bool:
+        return tensor.is_floating_point() or tensor.is_complex()
+
     def rank(self) -> int:
         distributed = torch.distributed
         return distributed.get_rank() if distributed.is_available() and distributed.is_initialized() else 0

@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from types import FrameType
 
-import torch
+from torch import nn
 
 from hookline.backends.operators import Scope
 from hookline.backends.torch.compat import sequence_number
@@ -22,7 +22,7 @@ from hookline.backends.torch.compat import sequence_number
 LIMIT = 2**18
 """Marks that a trail keeps. Older ones go: their graphs are long gone in all but the oddest loops."""
 
-TORCH = str(Path(torch.__file__).parent)
+TORCH = str(Path(nn.__file__).parents[1])
 HERE = str(Path(__file__).parents[2])
 MODELS = str(Path(HERE, "testing"))
 ENTRIES = tuple(str(Path(__file__).with_name(name)) for name in ("operators.py", "compat.py"))

@@ -212,7 +212,7 @@ class OperatorMode(QuickDispatchMode):
 
     def _new_step(self, before: Step, func: Any) -> Step:
         operator = operator_of(func)
-        return before.then(func, operator, wanted=self.listener.wants(operator))
+        return before.then(func, operator, wanted=self.listener.wants(operator, before.phase))
 
     def _backward_step(self, func: Any) -> tuple[Scope, Step] | None:
         if is_own(sys._getframe(2).f_code.co_filename) or unseen.depth:
