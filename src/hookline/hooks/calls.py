@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hookline.backends.protocol import Backend
-from hookline.errors import HookError, NotRecorded, RecordingTooLarge
+from hookline.errors import HookError, NotRecorded, RecordingTooLarge, Unsupported
 from hookline.hooks.budget import Budget, Cell
 from hookline.trees import ONE, filled, leaves, map_leaves
 
@@ -176,6 +176,7 @@ class SiteRecord:
         self._calls: list[Call] = []
         self.why: str | None = None
         self._param_grads: dict[str, Any] | None = None
+        self.no_param_grads: Unsupported | None = None  # what reading them raises, where there can't be any
 
     @property
     def calls(self) -> list[Call]:
@@ -225,6 +226,8 @@ class SiteRecord:
     @property
     def param_grads(self) -> dict[str, Any]:
         """The gradients of the module's own parameters, of the last backward, by parameter name."""
+        if self.no_param_grads is not None:
+            raise self.no_param_grads
         if self._param_grads is None:
             raise NotRecorded(f"gradients were not recorded at {self.name!r}; pass grads=True.")
         return {name: loaded(grad) for name, grad in self._param_grads.items()}

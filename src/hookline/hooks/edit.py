@@ -255,7 +255,10 @@ def _parsed(backend: Backend, model: Any, tree: Tree, key: Any, change: Any) -> 
         names = [name for name in tensors if matcher(where)(name)]
         if not names:
             raise NoSuchSite(where, [*tree.modules, *tensors]) from None
+        backend.framework.need("edit_weights")
         return [WeightEdit(Place(name, tensors[name]), "output", change) for name in names]
     if isinstance(change, Skip):
+        backend.framework.need("skip")
         return [SkippedModule(place, "output", change) for place in places]
+    backend.framework.need("edit_grads" if kind.startswith("grad") else "kwargs" if kind == "kwargs" else "edit")
     return [SiteEdit(place, kind, change) for place in places]

@@ -91,6 +91,7 @@ class Chosen:
     """
 
     def __init__(self, backend: Backend, ops: Ops) -> None:
+        backend.framework.need("ops")
         patterns: Any = [] if ops is None or ops is True else [ops] if isinstance(ops, str) else ops
         if not isinstance(patterns, (list, tuple, set, frozenset)) or not all(
             isinstance(pattern, str) and pattern for pattern in patterns

@@ -75,6 +75,9 @@ def record(
     if spill is not None and limit is None:
         raise InvalidArgument("record(spill=...) needs limit=...: the size at which spilling begins.")
     backend = resolve(model)
+    for feature, wanted in {"record": True, "grads": grads, "stop": stop, "save": spill is not None}.items():
+        if wanted:
+            backend.framework.need(feature)
     tree = Tree(backend.named_modules(model))
     places = select(tree, where)
     budget = None if limit is None else Budget(parse_bytes(limit), spill, backend.name)
@@ -175,6 +178,10 @@ class Recorder:
 
     def _hear_parameters(self, site: _SiteRecorder, line: str) -> Callable[[], None]:
         label = Label("record", "recording of parameter gradients", site.record.name, line)
+        framework = self._backend.framework
+        if not framework.can("param_grads"):
+            site.record.no_param_grads = framework.unsupported("param_grads")
+            return lambda: None
         site.record.expect_param_grads()
         return self._backend.hear_parameters(site.place.module, site.record.take_param_grad, label)
 

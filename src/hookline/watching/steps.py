@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from hookline.lines import Reduced, Stats, collect, collect_channels, reduce, reduce_channels
@@ -56,7 +57,9 @@ class Gathered:
         else:
             reduced = reduce(tensor, histogram, self._on_tensors)
             # Weak: a tensor that lives on makes the allocator fetch fresh memory for the next one.
-            self._latest = weakref.ref(tensor), self._writes(tensor), reduced
+            # (The arrays of MXNet can't be referred to weakly.)
+            with suppress(TypeError):
+                self._latest = weakref.ref(tensor), self._writes(tensor), reduced
         self._reduced.setdefault(key, []).append(reduced)
         if dim is not None and key.kind in BY_CHANNEL and tensor.ndim > dim:
             self._channels.setdefault(key, []).append(reduce_channels(tensor, dim))

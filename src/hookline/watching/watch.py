@@ -42,7 +42,7 @@ def watch(
     inputs: bool = False,
     grads: bool = True,
     ops: Ops = False,
-    params: bool | Callable[[], dict[str, Any]] = True,
+    params: bool | Callable[[], dict[str, Any]] | None = None,
     stats: Sequence[str] = (),
     channels: int | None = None,
     scaler: Any = None,
@@ -62,6 +62,7 @@ def watch(
     use, if any: gradients of activations are then given unscaled. Memory keeps the last `keep`
     steps, sinks (`to`: the folder of a run, which `open_run` reads, or your own) get all. `progress`
     shows a line with the step; by default in terminals only.
+    `params` are watched wherever the framework tells of its optimizers' steps.
     Where a model keeps its parts in its own way, `modules` are the (name, module) pairs that `where`
     chooses from, and `params` may be a function that gives the parameters.
 
@@ -79,6 +80,10 @@ def watch(
     20
     """
     backend = resolve(model)
+    needed = {"watch": True, "watch_grads": grads, "watch_params": bool(params)}
+    for feature, wanted in needed.items():
+        if wanted:
+            backend.framework.need(feature)
     tree = Tree(backend.named_modules(model) if modules is None else modules)
     for name in stats:
         find(name)
@@ -98,7 +103,7 @@ def watch(
         inputs=inputs,
         grads=grads,
         ops=None if ops is False else Chosen(backend, ops),
-        params=params,
+        params=backend.framework.can("watch_params") if params is None else params,
         scaler=scaler,
         progress=progress,
     )
@@ -285,12 +290,12 @@ class Watch:
         if not self._trained and not self.backend.needs_gradient(output):
             self._end_step(self.now + 1)  # nobody trains: each call of the model is a step
 
-    def _before_step(self, held: set[int]) -> None:
+    def _before_step(self, held: set[int], gradients: Mapping[int, Any] | None = None) -> None:
         if self._by_hand:
             return
         self._trained = True
         if self._recording and self._weights is not None:
-            self._guarded(partial(self._weights.before_step, held))
+            self._guarded(partial(self._weights.before_step, held, gradients))
 
     def _after_step(self, held: set[int]) -> None:
         if self._by_hand:

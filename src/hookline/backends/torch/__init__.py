@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from hookline.backends.capabilities import capabilities
 from hookline.backends.protocol import Label
 from hookline.backends.torch import (
     compat,
@@ -37,6 +38,8 @@ class TorchBackend:
 
     name = "torch"
     tensor = torch.Tensor
+    framework = capabilities()["torch"]
+    forward_name = "forward"
 
     place = staticmethod(taps.place)
     snapshot = staticmethod(values.snapshot)

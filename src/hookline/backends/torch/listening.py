@@ -190,11 +190,12 @@ class Listener:
         return partial(_identity, self.on_input, inputs, self.on_output)
 
 
-def heard(output: Any, sink: GradSink) -> None:
-    """Has `sink` called with (numbers, gradient) for each differentiable tensor of `output`."""
+def heard(output: Any, sink: GradSink) -> Any:
+    """`output`; `sink` is called with (numbers, gradient) for each differentiable tensor of it."""
     listener = Listener(sink, sink)
     for leaf, numbers in differentiable(output)[0]:
         listener.hear_output(leaf, numbers)
+    return output
 
 
 def site_memory(module: torch.nn.Module) -> Memory:
