@@ -21,6 +21,7 @@ from hookline.backends.torch.compat import (
 )
 from hookline.backends.torch.compiled.classes import retarget
 from hookline.backends.torch.compiled.traced import call_of_inert, call_of_tap
+from hookline.backends.torch.forwards import ReplacedForward
 
 _order = itertools.count()
 _attached: weakref.WeakSet[Attached] = weakref.WeakSet()
@@ -116,8 +117,9 @@ def taps_on(module: nn.Module) -> Iterator[Tap]:
                     hook = getattr(hook, "hook", None)  # torch wraps hooks on load_state_dict
                 if isinstance(hook, Tap):
                     yield hook
-    forward = getattr(vars(module).get("forward"), "tap", None)
-    if forward is not None:
-        yield forward
+    forward = vars(module).get("forward")
+    while isinstance(forward, ReplacedForward):
+        yield forward.tap
+        forward = forward.before
     for parameter in module.parameters(recurse=False):
         yield from (hook for hook in tensor_hooks(parameter) if isinstance(hook, Tap))
