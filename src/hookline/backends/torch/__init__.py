@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import torch
 from torch import nn
 
 from hookline.backends.capabilities import capabilities
+from hookline.backends.forwards import replaced
 from hookline.backends.protocol import Label
 from hookline.backends.torch import (
     compat,
     describing,
-    forwards,
     modules,
     optimizers,
     parameters,
@@ -62,7 +63,7 @@ class TorchBackend:
     joined = staticmethod(joined)
     tapped = staticmethod(tapped)
     place_state_hook = staticmethod(state.place_state_hook)
-    replace_forward = staticmethod(forwards.replace_forward)
+    replace_forward = staticmethod(partial(replaced, "forward"))
     swap_data = staticmethod(parameters.swap_data)
     tensors_of = staticmethod(parameters.tensors_of)
     gathered = staticmethod(values.gathered)
