@@ -16,13 +16,14 @@ from numpy.typing import NDArray
 
 from hookline.backends import arrays
 from hookline.backends.capabilities import Framework
+from hookline.backends.immediate import Immediate
 from hookline.backends.protocol import Address, Label, Undo
 from hookline.errors import InvalidArgument, RunError
 
 _versions = itertools.count()
 
 
-class Common:
+class Common(Immediate):
     """The parts of `protocol.Backend` that need nothing of a framework but these four."""
 
     name: str

@@ -32,6 +32,35 @@ class Label(NamedTuple):
     placed_at: str = ""
 
 
+class Figures(NamedTuple):
+    """What is computed of each tensor that a tap sees, where the tap wants numbers and not the tensor itself.
+
+    `functions` take (tensor, xp) and give a number; along `dim`, if there is one, channels are reduced one by one.
+    """
+
+    histogram: bool = True
+    functions: tuple[Callable[..., Any], ...] = ()
+    dim: int | None = None
+
+
+class Needs(NamedTuple):
+    """What an observing tap will ask for: a framework that compiles has to know before anything runs.
+
+    `inputs` and `outputs` are values; without both, the tap only counts calls. `grads` are gradients that it will
+    listen to, `stops` tells that it may end the forward. With `statistics` it is content with these numbers.
+    """
+
+    inputs: bool = True
+    outputs: bool = True
+    grads: bool = False
+    stops: bool = False
+    statistics: Figures | None = None
+
+
+COUNTING = Needs(inputs=False, outputs=False)
+"""The needs of a tap that looks at no value."""
+
+
 class Tap:
     """What hookline puts into a module: called before or after its forward, labelled, never copied.
 
@@ -46,6 +75,7 @@ class Tap:
     kwargs = True
     rank = Rank.OBSERVE
     order = 0
+    needs = Needs()
 
     def __call__(self, *args: Any) -> Any:
         raise NotImplementedError
@@ -68,9 +98,12 @@ class FunctionTap(Tap):
         after: bool = True,
         kwargs: bool = True,
         rank: Rank = Rank.OBSERVE,
+        needs: Needs | None = None,
     ) -> None:
         self.fn = fn
         self.label, self.after, self.kwargs, self.rank = label, after, kwargs, rank
+        if needs is not None:
+            self.needs = needs
 
     def __call__(self, *args: Any) -> Any:
         return self.fn(*args)

@@ -36,7 +36,7 @@ class OutputGradients(Tap):
         *,
         wrap: bool = True,
     ) -> None:
-        self._backend, self._place, self.label, self._hook = backend, place, label, hook
+        self._backend, self._place, self.label, self._hook = backend, place, label, backend.hooked(hook, label)
         self._session, self._outputs = session, Shapes(backend, label, wrap=wrap)
 
     def wishes(self) -> list[Wish]:
@@ -48,7 +48,7 @@ class OutputGradients(Tap):
         label, hook = self.label, self._hook
         gradients = self._outputs.of(output)
         # The graph holds this closure and a module may hold the graph, so it must not hold the module.
-        owner = weakref.ref(module)
+        owner = weakref.ref(self._backend.lasting(module))
 
         def sink(grads: list[Any]) -> list[Any] | None:
             new = called(label.site, label.kind, hook, owner(), gradients.shown(grads))
@@ -72,7 +72,7 @@ class InputGradients(Tap):
         hook: Callable[..., Any],
         session: Session | None = None,
     ) -> None:
-        self._backend, self._place, self.label, self._hook = backend, place, label, hook
+        self._backend, self._place, self.label, self._hook = backend, place, label, backend.hooked(hook, label)
         self._session = session
         self._pending = Pending()
         self._memory = backend.site_memory(place.module)
@@ -87,7 +87,7 @@ class InputGradients(Tap):
     def before(self, module: Any, args: Any, kwargs: Any) -> Any:
         if self._session is not None and not self._session.sees_this_context():
             return None
-        call = _BackwardCall(self.label, self._hook, module, self._inputs.of(args))
+        call = _BackwardCall(self.label, self._hook, self._backend.lasting(module), self._inputs.of(args))
         joint = self._backend.joined_inputs(call.with_inputs, call.note_output, self._memory)
         new_args, new_kwargs = joint.enter(args, kwargs)
         self._pending.put(new_kwargs, (call, joint))

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any
 
 from hookline.backends import resolve
-from hookline.backends.protocol import Backend, FunctionTap, Label, Rank, Tap, Wish
+from hookline.backends.protocol import Backend, FunctionTap, Label, Needs, Rank, Tap, Wish
 from hookline.errors import InvalidArgument
 from hookline.hooks.budget import Budget, parse_bytes
 from hookline.hooks.calls import ONE_ARGUMENT, Call, SiteRecord, Store
@@ -105,12 +105,14 @@ class Recorder:
         self.tensor = backend.tensor
         self.in_recompute, self.backward_number = backend.in_recompute, backend.backward_number
         self.inputs, self.grads = inputs, grads
+        self.needs = Needs(inputs=inputs, grads=grads, stops=stop)
         kind = _FullSiteRecorder if inputs or grads else _SiteRecorder
         self.rank = Rank.STOP if stop else Rank.OBSERVE
         self.sites = [kind(self, place) for place in places]
         self.waiting = {site.record.name for site in self.sites} if stop else None
         self._entered = False
         self.recording = Recording([site.record for site in self.sites], backend.name)
+        self.recording.settle = backend.settled
         store.recording = weakref.ref(self.recording)
 
     def __enter__(self) -> Recording:
@@ -135,8 +137,11 @@ class Recorder:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
         self._session.close()
-        self._attached.close()
-        self._store.open = False
+        try:
+            self._attached.close()  # where values arrive later, it is waited for them here
+        finally:
+            self._store.open = False
+            self.recording.settle = None
         stopped = error is self._signal
         assert self._tree is not None
         explain(self, self._tree, self._backend, stopped=stopped, error=error)
@@ -177,6 +182,7 @@ class _SiteRecorder(Tap):
         self.recorder = recorder
         self.place = place
         self.store = store = recorder._store
+        self.needs = recorder.needs
         self.record = SiteRecord(place.name, place.aliases, store)
 
     def wishes(self) -> list[Wish]:
@@ -218,8 +224,8 @@ class _FullSiteRecorder(_SiteRecorder):
         return len(self.pending)
 
     def wishes(self) -> list[Wish]:
-        before = FunctionTap(self.before, self.label, after=False)
-        after = FunctionTap(self.after_forward, self.label, rank=self.recorder.rank)
+        before = FunctionTap(self.before, self.label, after=False, needs=self.needs)
+        after = FunctionTap(self.after_forward, self.label, rank=self.recorder.rank, needs=self.needs)
         return [Wish(self.place.module, before), Wish(self.place.module, after)]
 
     def before(self, module: Any, args: Any, kwargs: Any) -> Any:

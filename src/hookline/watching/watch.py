@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any
 
 from hookline.backends import resolve
-from hookline.backends.protocol import Backend, FunctionTap, Label, Rank, Wish
+from hookline.backends.protocol import COUNTING, Backend, FunctionTap, Label, Rank, Wish
 from hookline.errors import InvalidArgument
 from hookline.hooks.handles import Handle, all_or_nothing
 from hookline.hooks.placing import callers_line
@@ -148,6 +148,8 @@ class Watch:
 
     def rows(self, site: str | None = None, kind: str | None = None, step: int | None = None) -> list[Row]:
         """The rows in memory: dicts with site, kind, step, call, rank, mode and the statistics."""
+        if self.is_open:
+            self.backend.settled()
         self.finish_step()
         return self._table.rows(site, kind, step)
 
@@ -168,6 +170,7 @@ class Watch:
 
     def step(self, number: int) -> None:
         """Ends the step under way and sets the number of the next one by hand."""
+        self.backend.settled()
         self._end_step(number)
 
     def steps_by_hand(self) -> None:
@@ -224,10 +227,13 @@ class Watch:
 
     def _counting(self, label: Label) -> list[Wish]:
         """The taps that are there on every step: on the model, and on its parts in case only these are called."""
-        begin = FunctionTap(self._forward_begins, label, after=False, kwargs=False)
-        end = FunctionTap(self._forward_ends, label, kwargs=False, rank=Rank.STOP)
+        stepping = COUNTING._replace(statistics=self.gathered.statistics)
+        begin = FunctionTap(self._forward_begins, label, after=False, kwargs=False, needs=stepping)
+        end = FunctionTap(self._forward_ends, label, kwargs=False, rank=Rank.STOP, needs=stepping)
         parts = {id(part): part for part in self.backend.children(self._model)}
-        part_begins = [FunctionTap(self._part_begins, label, after=False, kwargs=False) for _ in parts]
+        part_begins = [
+            FunctionTap(self._part_begins, label, after=False, kwargs=False, needs=COUNTING) for _ in parts
+        ]
         return [
             Wish(self._model, begin),
             Wish(self._model, end),

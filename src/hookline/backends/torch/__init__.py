@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from hookline.backends.capabilities import capabilities
+from hookline.backends.immediate import Immediate
 from hookline.backends.protocol import Label
 from hookline.backends.torch import (
     compat,
@@ -30,7 +31,7 @@ from hookline.backends.torch.tracing import traced_run
 from hookline.errors import InvalidArgument
 
 
-class TorchBackend:
+class TorchBackend(Immediate):
     """Enters torch.nn models, eager; see `hookline.backends.protocol.Backend`."""
 
     name = "torch"

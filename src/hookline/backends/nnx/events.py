@@ -1,0 +1,165 @@
+"""Events: what compiled code sends while it runs, and how taps are told of it.
+
+A value in compiled code exists only when the code runs, long after its `__call__` was traced. So the code sends what
+taps asked for by `jax.debug.callback`, and the taps are told later, on the thread of whoever waits (`settled`): as
+if the call happened then. Callbacks come in no certain order; each carries the number that its place in the code has.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import itertools
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import numpy as np
+
+from hookline.backends.nnx.compat import outermost_trace, tracing
+from hookline.errors import HookError
+
+numbers = itertools.count()
+"""Numbers the places in traced code that send something."""
+
+
+class _Programs(threading.local):
+    """The program that this thread traced last."""
+
+    number = -1
+    trace: Callable[[], Any] = staticmethod(lambda: None)
+
+
+_programs = _Programs()
+
+
+def program() -> int:
+    """The number of the program that is being traced now."""
+    trace = outermost_trace()
+    if _programs.trace() is not trace:
+        _programs.trace, _programs.number = weakref.ref(trace), next(numbers)
+    return _programs.number
+
+
+@dataclass(slots=True)
+class Event:
+    """One sending: `mark` is its place in the code, `program` the code. A light one holds numbers only."""
+
+    mark: int
+    program: int
+    tell: Callable[[list[Any]], None]
+    values: list[Any] = field(default_factory=list)
+    light: bool = False
+
+
+class Queue:
+    """Events on their way; callbacks put them in on threads of their own."""
+
+    def __init__(self) -> None:
+        self._events: deque[Event] = deque()
+        self._telling = threading.RLock()
+
+    def put(self, event: Event) -> None:
+        self._events.append(event)
+        if event.light and len(self._events) > MANY and all(event.light for event in list(self._events)):
+            _thread.in_callback = True  # nobody waits in a compiled loop, and memory has an end
+            try:
+                self.tell(leaving=MANY // 2)
+            finally:
+                _thread.in_callback = False
+
+    def __len__(self) -> int:
+        return len(self._events)
+
+    def tell(self, leaving: int = 0) -> None:
+        """Tells the taps of every event that has come, but for the last ones if some are to be left.
+
+        The first error of a tap is raised at the end.
+        """
+        with self._telling:
+            found = [self._events.popleft() for _ in range(len(self._events) - leaving)]
+            error: BaseException | None = None
+            for event in in_order(found):
+                try:
+                    # A context in which no block was opened: its events are for every open block.
+                    contextvars.Context().run(event.tell, event.values)
+                except BaseException as raised:
+                    error = error or raised
+            if error is not None:
+                raise error
+
+
+def in_order(events: Iterable[Event]) -> list[Event]:
+    """Events in the order of the code that sent them.
+
+    They come nearly in that order. Within a stretch of one program in which no place sends twice, that is one run
+    of the code or of the body of a loop, they are sorted.
+    """
+    result: list[Event] = []
+    stretch: dict[int, Event] = {}
+    latest = -1
+    for event in events:
+        if event.mark in stretch or event.program != latest:
+            result += [stretch[mark] for mark in sorted(stretch)]
+            stretch = {}
+            latest = event.program
+        stretch[event.mark] = event
+    return result + [stretch[mark] for mark in sorted(stretch)]
+
+
+class Failures:
+    """What users' hooks raised in callbacks. JAX reports that as an error of its own and forgets the type."""
+
+    def __init__(self) -> None:
+        self._errors: deque[HookError] = deque()
+
+    def add(self, error: HookError) -> None:
+        self._errors.append(error)
+
+    def raised(self) -> None:
+        """Raises the first of them, if there is one; from then on all are forgotten."""
+        if self._errors:
+            error = self._errors.popleft()
+            self._errors.clear()
+            raise error
+
+
+MANY = 4096
+"""Events that wait to be told before they are told from a callback."""
+
+
+class _Thread(threading.local):
+    in_callback = False
+
+
+_thread = _Thread()
+queue = Queue()
+failures = Failures()
+
+
+def send(
+    mark: int, program: int, tell: Callable[[list[Any]], None], arrays: list[Any], *, light: bool = False
+) -> None:
+    """Has the code that is traced now put an event into the queue whenever it runs."""
+
+    def put(*values: Any) -> None:
+        # Copies: the memory belongs to the program that runs.
+        queue.put(Event(mark, program, tell, [np.array(value) for value in values], light))
+
+    jax.debug.callback(put, *arrays)
+
+
+def settled() -> None:
+    """Waits for everything that compiled code sends, and tells the taps."""
+    if tracing() or _thread.in_callback:
+        return
+    try:
+        jax.effects_barrier()
+    except Exception:
+        failures.raised()  # the hook's own error, in place of JAX's report of it
+        raise
+    queue.tell()
+    failures.raised()
