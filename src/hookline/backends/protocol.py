@@ -186,7 +186,7 @@ class GradientTaps(Protocol):
 
 
 class Compiling(Protocol):
-    """Code that runs as a program made of it earlier; `immediate.Immediate` is for frameworks that run it as it is."""
+    """Programs made of code before it runs; `immediate.Immediate` is for frameworks that run it as it is."""
 
     def hooked(self, hook: Callable[..., Any], label: Label) -> Callable[..., Any]:
         """A user's hook in the form in which a tap calls it."""

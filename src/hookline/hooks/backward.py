@@ -11,7 +11,6 @@ from hookline.errors import InvalidArgument
 from hookline.hooks.placing import needs_callable
 from hookline.hooks.replacing import Gradients, called
 
-
 _LABEL = Label("HookBackward", "gradient hook", "HookBackward")
 
 

@@ -21,7 +21,6 @@ from hookline.backends.nnx.leaves import Array, StandIn, array_of
 from hookline.backends.nnx.replay import now
 from hookline.backends.protocol import Address, Label, Undo
 
-
 HEADER = 9
 """Words of a row before its histogram."""
 
@@ -49,7 +48,6 @@ class NNXBackend(NNXGradients, Common):
     fitted = staticmethod(values.fitted)
     swap_data = staticmethod(values.swap_data)
     host = staticmethod(values.host)
-    device = staticmethod(values.device)
     dtype = staticmethod(values.dtype)
     hear_steps = staticmethod(optimizers.hear_steps)
 
@@ -91,6 +89,9 @@ class NNXBackend(NNXGradients, Common):
         if now.weights is not None and isinstance(tensor, nnx.Variable):
             return now.weights.after(tensor)
         return array_of(tensor)
+
+    def device(self, device: Any) -> Any:
+        return values.device(device)
 
     def version(self, tensor: Any) -> int:
         """An array of JAX is never written to."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from types import FrameType
 from typing import Any
 
 import jax
@@ -30,11 +31,11 @@ def outermost_trace() -> Any:
 
 def in_checkpoint() -> bool:
     """Whether the code that is traced now runs again in the backward (jax.checkpoint, nnx.remat)."""
-    frame = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if frame.f_globals.get("__name__") == "jax._src.ad_checkpoint":
             return True
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     return False
 
 

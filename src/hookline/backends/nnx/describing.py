@@ -25,7 +25,7 @@ from hookline.backends.tap import FunctionTap, Label, Rank, Wish
 from hookline.errors import InvalidArgument
 from hookline.trees import map_leaves
 
-Shape = jax.ShapeDtypeStruct
+Shape: Any = jax.ShapeDtypeStruct
 
 
 def modules_of(model: nnx.Module) -> list[ModuleFact]:
@@ -56,7 +56,7 @@ def tensor_fact(array: Any) -> TensorFact:
     return TensorFact(shape, str(array.dtype), home, math.prod(shape) * np.dtype(array.dtype).itemsize)
 
 
-def described_input(model: nnx.Module, shape: tuple[int, ...], dtype: Any) -> Shape:
+def described_input(model: nnx.Module, shape: tuple[int, ...], dtype: Any) -> Any:
     """What stands for an input of that shape; dtype None is that of the model's first floating parameter."""
     try:
         return Shape(shape, _floating(model) if dtype is None else dtype)
@@ -108,7 +108,7 @@ def _run(model: nnx.Module, args: Any, kwargs: Any, *, real: bool) -> None:
         given.append(leaf)
         return _Place(len(given) - 1)
 
-    template = map_leaves(take, (args, kwargs), (Shape, Array))  # type: ignore[arg-type]
+    template = map_leaves(take, (args, kwargs), (Shape, Array))
 
     def run(state: Any, arrays: list[Any]) -> None:
         positional, named = map_leaves(lambda place: arrays[place.index], template, _Place)

@@ -1,8 +1,9 @@
 """Events: what compiled code sends while it runs, and how taps are told of it.
 
-A value in compiled code exists only when the code runs, long after its `__call__` was traced. So the code sends what
-taps asked for by `jax.debug.callback`, and the taps are told later, on the thread of whoever waits (`settled`): as
-if the call happened then. Callbacks come in no certain order; each carries the number that its place in the code has.
+A value in compiled code exists only when the code runs, long after its `__call__` was traced. So the code sends
+what taps asked for by `jax.debug.callback`, and the taps are told later, on the thread of whoever waits
+(`settled`), as if the call happened then. Callbacks come in no certain order; each carries the
+number of its place in the code.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import itertools
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +22,7 @@ import jax
 import numpy as np
 
 from hookline.backends.nnx.compat import outermost_trace, tracing
+from hookline.backends.tap import Label
 from hookline.errors import HookError
 
 numbers = itertools.count()
@@ -65,11 +68,7 @@ class Queue:
     def put(self, event: Event) -> None:
         self._events.append(event)
         if event.light and len(self._events) > MANY and all(event.light for event in list(self._events)):
-            _thread.in_callback = True  # nobody waits in a compiled loop, and memory has an end
-            try:
-                self.tell(leaving=MANY // 2)
-            finally:
-                _thread.in_callback = False
+            self.tell(leaving=MANY // 2)  # nobody waits in a compiled loop, and memory has an end
 
     def __len__(self) -> int:
         return len(self._events)
@@ -79,7 +78,7 @@ class Queue:
 
         The first error of a tap is raised at the end.
         """
-        with self._telling:
+        with self._telling, _thread.busy():
             found = [self._events.popleft() for _ in range(len(self._events) - leaving)]
             error: BaseException | None = None
             for event in in_order(found):
@@ -114,17 +113,20 @@ class Failures:
     """What users' hooks raised in callbacks. JAX reports that as an error of its own and forgets the type."""
 
     def __init__(self) -> None:
-        self._errors: deque[HookError] = deque()
+        self._errors: deque[tuple[Label, HookError]] = deque(maxlen=100)
 
-    def add(self, error: HookError) -> None:
-        self._errors.append(error)
+    def add(self, label: Label, error: HookError) -> None:
+        self._errors.append((label, error))
 
-    def raised(self) -> None:
-        """Raises the first of them, if there is one; from then on all are forgotten."""
-        if self._errors:
-            error = self._errors.popleft()
-            self._errors.clear()
-            raise error
+    def raised(self, labels: Iterable[Label] | None = None) -> None:
+        """Raises the first error of the hooks with these labels, or of any; none of them is raised again."""
+        mine = None if labels is None else set(map(id, labels))
+        found = [error for label, error in self._errors if mine is None or id(label) in mine]
+        kept = [one for one in self._errors if one[1] not in found]
+        self._errors.clear()
+        self._errors.extend(kept)
+        if found:
+            raise found[0]
 
 
 MANY = 4096
@@ -132,7 +134,18 @@ MANY = 4096
 
 
 class _Thread(threading.local):
-    in_callback = False
+    """What this thread is doing."""
+
+    telling = False
+
+    @contextmanager
+    def busy(self) -> Iterator[None]:
+        """A block in which taps are told; these can't wait for events themselves."""
+        before, self.telling = self.telling, True
+        try:
+            yield
+        finally:
+            self.telling = before
 
 
 _thread = _Thread()
@@ -154,7 +167,7 @@ def send(
 
 def settled() -> None:
     """Waits for everything that compiled code sends, and tells the taps."""
-    if tracing() or _thread.in_callback:
+    if tracing() or _thread.telling:
         return
     try:
         jax.effects_barrier()
@@ -162,4 +175,3 @@ def settled() -> None:
         failures.raised()  # the hook's own error, in place of JAX's report of it
         raise
     queue.tell()
-    failures.raised()

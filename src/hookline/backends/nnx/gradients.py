@@ -1,6 +1,6 @@
 """Gradients: arrays led through an identity whose backward tells, or replaces, what comes back.
 
-In the backward JAX tells a gradient that is not there from one of zeros; hooks then see None, as in other frameworks.
+In the backward JAX tells a gradient that is not there from one of zeros; hooks then see None, as elsewhere.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def led(
     `word` is what `on_forward` gave when the differentiation went by here.
     """
 
-    @jax.custom_vjp
+    @jax.custom_vjp  # type: ignore[untyped-decorator]
     def identity(carried: Any, *arrays: Any) -> tuple[Any, ...]:
         return arrays
 

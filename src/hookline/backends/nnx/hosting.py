@@ -1,13 +1,16 @@
 """Hosting: users' hooks in compiled code.
 
-A hook that returns something replaces values, so it has to be part of the code: it is traced, and must be written in
-JAX. A hook that returns nothing looks, and is called with real values each time the code runs, from a callback.
+A hook that returns something replaces values, so it has to be part of the code: it is traced, and must be written
+in JAX. A hook that returns nothing looks, and is called with real values each time the code runs, from a callback.
 """
 
 from __future__ import annotations
 
 import dis
+import inspect
+import itertools
 import types
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -28,6 +31,12 @@ _NEEDS_VALUES = (
     jax.errors.TracerArrayConversionError,
     jax.errors.TracerBoolConversionError,
     jax.errors.TracerIntegerConversionError,
+)
+
+
+_BOTH = (
+    "reads numbers and returns a replacement. In compiled code it can do only one of them: return a value made by "
+    "functions of jax.numpy alone, or return nothing, and look from a second hook"
 )
 
 
@@ -64,11 +73,14 @@ class HostedHook:
 
         def call(*values: Any) -> None:
             try:
-                hook(*map_leaves(lambda place: values[place.index], template, _Number))
+                result = hook(*map_leaves(lambda place: values[place.index], template, _Number))
+                failed = None if result is None else HookError(label.site, label.kind, _BOTH)
             except Exception as error:
                 failed = hook_error(label, hook, error)
-                failures.add(failed)
-                raise failed from error
+            if failed is not None:
+                if label.placed_at:  # it has a handle, whose removal raises this error as it is
+                    failures.add(label, failed)
+                raise failed
 
         jax.debug.callback(
             call, *(jax.random.key_data(x) if key else jnp.asarray(x) for x, key in zip(found, keys, strict=True))
@@ -89,28 +101,47 @@ def hook_error(label: Label, hook: Callable[..., Any], error: Exception) -> Hook
 
 
 def never_returns(hook: Callable[..., Any]) -> bool:
-    """Whether a function certainly returns nothing but None: it has no `return` with a value.
+    """Whether a function certainly returns nothing but None.
 
-    >>> never_returns(lambda x: print(x)), never_returns(lambda x: x)
-    (False, False)
-    >>> def looks(x):
-    ...     print(x)
-    >>> never_returns(looks)
-    True
+    It has no `return` with a value, or all it does is to print or to put something into a collection of Python's.
+    A hook of which this can't be told is called once with traced values, to see.
+
+    >>> seen = []
+    >>> never_returns(lambda x: seen.append(x)), never_returns(lambda x: x * 2)
+    (True, False)
     """
     function = hook.__func__ if isinstance(hook, types.MethodType) else hook
-    code = getattr(function, "__code__", None)
-    if code is None or code.co_flags & (0x20 | 0x80 | 0x200):  # generators and coroutines
+    if not isinstance(function, types.FunctionType) or function.__code__.co_flags & _SUSPENDS:
         return False
-    steps = list(dis.get_instructions(code))
-    for before, step in zip([None, *steps], steps, strict=False):
-        if step.opname == "RETURN_CONST" and step.argval is not None:
-            return False
-        if step.opname == "RETURN_VALUE" and not (
-            before is not None and before.opname == "LOAD_CONST" and before.argval is None
-        ):
-            return False
-    return True
+    steps = [step for step in dis.get_instructions(function) if step.opname not in _PRELUDE]
+    if len(steps) > 3 and steps[-1].opname == "RETURN_VALUE" and steps[-2].opname in ("CALL", "CALL_FUNCTION"):
+        return not any("JUMP" in step.opname for step in steps) and _gives_none(function, *steps[:2])
+    ends = [(before, step) for before, step in itertools.pairwise(steps) if step.opname.startswith("RETURN_")]
+    return bool(ends) and all(
+        step.argval is None
+        if step.opname == "RETURN_CONST"
+        else before.opname == "LOAD_CONST" and before.argval is None
+        for before, step in ends
+    )
+
+
+_SUSPENDS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+_PRELUDE = {"RESUME", "COPY_FREE_VARS", "PUSH_NULL", "PRECALL", "CACHE"}
+_FILLING: dict[Any, set[str]] = {
+    list: {"append", "extend", "insert"},
+    deque: {"append", "extend", "appendleft"},
+    set: {"add", "update"},
+    dict: {"update", "__setitem__"},
+}
+
+
+def _gives_none(function: types.FunctionType, first: dis.Instruction, second: dis.Instruction) -> bool:
+    """Whether a function of one expression begins with the name of something whose call gives None."""
+    if first.opname == "LOAD_GLOBAL" and first.argval == "print":
+        return True
+    known = {**function.__globals__, **inspect.getclosurevars(function).nonlocals}
+    thing = known.get(first.argval) if first.opname in ("LOAD_GLOBAL", "LOAD_DEREF") else None
+    return second.opname in ("LOAD_METHOD", "LOAD_ATTR") and second.argval in _FILLING.get(type(thing), set())
 
 
 def original_of(module: Any) -> Any:

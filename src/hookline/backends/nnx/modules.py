@@ -33,17 +33,18 @@ def walk(node: Any, name: str = "", above: tuple[int, ...] = ()) -> Iterator[tup
 
 def parts_of(node: Any) -> Iterator[tuple[str, Any]]:
     """What can hold modules directly below `node`: modules, NNX objects, and plain containers of them."""
-    if isinstance(node, nnx.Pytree):
-        found: Iterator[tuple[Any, Any]] = attributes(node)
-    elif isinstance(node, dict):
-        found = iter(node.items())
-    elif isinstance(node, (list, tuple)):
-        found = iter(enumerate(node))
-    else:
-        return
-    for key, value in found:
+    for key, value in _entries(node):
         if isinstance(value, (nnx.Pytree, dict, list, tuple)) and not isinstance(value, nnx.Variable):
-            yield str(key), value
+            yield key, value
+
+
+def _entries(node: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(node, nnx.Pytree):
+        yield from attributes(node)
+    elif isinstance(node, dict):
+        yield from ((str(key), value) for key, value in node.items())
+    elif isinstance(node, (list, tuple)):
+        yield from ((str(number), value) for number, value in enumerate(node))
 
 
 def children(model: nnx.Module) -> list[nnx.Module]:
@@ -54,28 +55,17 @@ def children(model: nnx.Module) -> list[nnx.Module]:
 def variables_of(module: nnx.Module, kind: Any = nnx.Variable) -> dict[str, Any]:
     """The module's own Variables of that kind, without those of its parts."""
     found: dict[str, Any] = {}
-    for name, value in attributes(module):
-        _variables(value, name, kind, found)
+    _find_variables(module, "", kind, found)
     return found
 
 
-def _variables(value: Any, name: str, kind: Any, found: dict[str, Any]) -> None:
-    if isinstance(value, kind):
-        found[name] = value
-    elif isinstance(value, nnx.Module):
-        return
-    elif isinstance(value, (dict, list, tuple)) or (isinstance(value, nnx.Pytree)):
-        if isinstance(value, nnx.Variable):
-            return
-        inner = (
-            attributes(value)
-            if isinstance(value, nnx.Pytree)
-            else value.items()
-            if isinstance(value, dict)
-            else enumerate(value)
-        )
-        for key, part in inner:
-            _variables(part, f"{name}.{key}", kind, found)
+def _find_variables(node: Any, name: str, kind: Any, found: dict[str, Any]) -> None:
+    dot = f"{name}." if name else ""
+    for key, value in _entries(node):
+        if isinstance(value, kind):
+            found[f"{dot}{key}"] = value
+        elif not isinstance(value, (nnx.Module, nnx.Variable)):
+            _find_variables(value, f"{dot}{key}", kind, found)
 
 
 def own_parameters(module: nnx.Module) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Optimizers: the steps of `nnx.Optimizer`, heard while somebody watches a model.
 
-`Optimizer.update` gets the model and its gradients. Outside of transforms both are real. In a compiled train step the
-statistics of parameters, gradients and updates are part of the program, and listeners are told when it has run.
+`Optimizer.update` gets the model and its gradients. Outside of transforms both are real. In a compiled train step
+the statistics of parameters, gradients and updates are part of the program; listeners are told when it has run.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def hear_steps(model: nnx.Module, before: Callable[..., None], after: Callable[[
     mine = Listener(weakref.ref(model), before, after)
     if not _listeners:
         _original.append(nnx.Optimizer.update)
-        nnx.Optimizer.update = functools.wraps(_original[0])(_update)  # type: ignore[method-assign]
+        nnx.Optimizer.update = functools.wraps(_original[0])(_update)
     _listeners.append(mine)
 
     def remove() -> None:
@@ -51,7 +51,7 @@ def hear_steps(model: nnx.Module, before: Callable[..., None], after: Callable[[
         settled()
         _listeners[:] = [one for one in _listeners if one is not mine]
         if not _listeners:
-            nnx.Optimizer.update = _original.pop()  # type: ignore[method-assign]
+            nnx.Optimizer.update = _original.pop()
 
     return remove
 

@@ -74,8 +74,11 @@ def _unpacked(known: StandIn, view: Figures, values: list[Any]) -> Any:
 
 
 def fingerprint(tree: Any) -> Any:
-    """A number made of the bits of all arrays: it tells the calls of one place in the code apart, so that a gradient
-    finds the call that it belongs to, in loops, under vmap and where a forward runs again."""
+    """A number made of the bits of all arrays.
+
+    It tells the calls of one place in the code apart, so that a gradient finds the call that it belongs to: in
+    loops, under vmap, and where a forward runs again.
+    """
     total = jnp.uint32(0)
     for leaf in leaves(tree, Array):
         words = _bits(array_of(leaf)).reshape(-1)

@@ -1,8 +1,8 @@
 """Passing: one call of a module with taps.
 
-Outside of transforms values are there, and every tap is called at once. Inside of them (jit, grad, vmap, scan, remat)
-the code is traced: taps that replace something become part of it, those that look are sent what they asked for each
-time it runs.
+Outside of transforms values are there, and every tap is called at once. Inside of them (jit, grad, vmap, scan,
+remat) the code is traced: taps that replace something become part of it, those that look are sent what they asked
+for each time it runs.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def passed(post: Post, spec: Spec, module: Any, args: Any, kwargs: Any) -> Any:
     if tracing():
         return _Traced(post, spec, module).call(args, kwargs)
     if post.module() is not module:  # a copy: taps are the original's
-        return post.base.__call__(module, *args, **kwargs)  # type: ignore[operator]
+        return post.base.__call__(module, *args, **kwargs)
     for tap in post.before():
         args, kwargs = _before(tap, module, args, kwargs)
     output = forward(post, module, args, kwargs)
@@ -41,7 +41,7 @@ def passed(post: Post, spec: Spec, module: Any, args: Any, kwargs: Any) -> Any:
 
 def forward(post: Post, module: Any, args: Any, kwargs: Any) -> Any:
     """The module's own call, or what is put in its place."""
-    own = partial(post.base.__call__, module)  # type: ignore[operator]
+    own = partial(post.base.__call__, module)
     return own(*args, **kwargs) if post.forward is None else post.forward[0](own, *args, **kwargs)
 
 
@@ -128,12 +128,12 @@ class _Traced:
             emit(False, arrays)
             return output
 
-        @jax.custom_jvp
+        @jax.custom_jvp  # type: ignore[untyped-decorator]
         def identity(sent: Any, outputs: Any) -> Any:
             emit(False, sent)
             return outputs
 
-        @identity.defjvp
+        @identity.defjvp  # type: ignore[untyped-decorator]
         def differentiated(primals: Any, tangents: Any) -> Any:
             emit(True, primals[0])
             return primals[1], tangents[1]

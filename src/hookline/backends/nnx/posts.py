@@ -1,9 +1,9 @@
 """Posts: hookline's place at a module of NNX, which has no hooks of its own.
 
-A module with taps gets a class of its own, derived from the one it had, whose `__call__` goes by the taps. NNX keeps
-a module's class in the static part of a split model, so every function compiled by `nnx.jit`, or by `jax.jit` of a
-split model, is traced anew when the class changes. Where the same is wanted again, the same class comes back, and
-with it what was compiled. Nothing is put into the instance: its state, and a copy's, stay what they are.
+A module with taps gets a class of its own, derived from the one it had, whose `__call__` goes by the taps. NNX
+keeps a module's class in the static part of a split model, so every function compiled by `nnx.jit`, or by
+`jax.jit` of a split model, is traced anew when the class changes. Where the same is wanted again, the same
+class comes back, and with it what was compiled. Nothing is put into the instance: its state, and a copy's, stay what they are.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Spec(NamedTuple):
 
 
 class Post:
-    """All taps of one module. `observers` see values, also those that compiled code sends; others run in the code."""
+    """All taps of one module."""
 
     def __init__(self, module: nnx.Module) -> None:
         self.module = weakref.ref(module)
@@ -93,7 +93,7 @@ class Post:
             wanted = self.base
         else:
             key = spec, tuple(sorted((tap.order, id(tap)) for tap in traced)), id(self.forward)
-            wanted = self._classes.pop(key, None) or hooked_class(self, spec)
+            wanted = self._classes.pop(key) if key in self._classes else hooked_class(self, spec)
             self._classes[key] = wanted
             if len(self._classes) > KEPT:
                 del self._classes[next(iter(self._classes))]
@@ -150,7 +150,7 @@ def hooked_class(post: Post, spec: Spec) -> type:
     from hookline.backends.nnx.passing import passed
 
     base = post.base
-    call: Callable[..., Any] = base.__call__  # type: ignore[operator]
+    call: Callable[..., Any] = base.__call__
 
     @functools.wraps(call)
     def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -158,7 +158,7 @@ def hooked_class(post: Post, spec: Spec) -> type:
 
     def __reduce_ex__(self: Any, protocol: Any) -> Any:
         # A pickle of it is one of a module without taps, and loads where hookline is not installed.
-        reduced = base.__reduce_ex__(self, 2)  # type: ignore[arg-type]
+        reduced: Any = object.__reduce_ex__(self, 2)
         return copyreg._reconstructor, (base, object, None), *reduced[2:]  # type: ignore[attr-defined]
 
     def __deepcopy__(self: Any, memo: Any) -> Any:
@@ -192,6 +192,7 @@ def place(wishes: list[Wish]) -> Undo:
             why="the block would end before the compiled function runs, so nothing could be seen",
             instead="open the block outside, around the call of the compiled function",
         )
+    settled()  # what was sent before is not for these taps
     placed: list[tuple[Post, Tap]] = []
 
     def take_away() -> None:
@@ -208,11 +209,12 @@ def place(wishes: list[Wish]) -> Undo:
     def remove() -> None:
         if not placed:
             return
+        labels = [tap.label for _, tap in placed]
         try:
             settled()  # what compiled code has sent is for these taps
         finally:
             take_away()
-        failures.raised()
+        failures.raised(labels)
 
     try:
         for module, tap in wishes:

@@ -1,7 +1,7 @@
 """Replay: taps are told of a call that compiled code has made, as if it happened now.
 
-A tap that wants gradients asks for them while it is told of the call; it gets an Ear, which is kept under the call's
-place in the code and its fingerprint until the gradients come. They may even have come before.
+A tap that wants gradients asks for them while it is told of the call; it gets an Ear, which is kept under the
+call's place in the code and its fingerprint until the gradients come. They may even have come before.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Values: arrays of JAX copied, moved and read. They never change, but a program may take their memory (donation)."""
+"""Values: arrays of JAX copied, moved and read. None is written to, but a program may take over its memory."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def fitted(value: Any, old: Any) -> Any:
     return array if home is None or isinstance(old, jax.core.Tracer) else jax.device_put(array, home)
 
 
-def swap_data(variable: nnx.Variable[Any], data: Any) -> Undo:
+def swap_data(tensor: nnx.Variable[Any], data: Any) -> Undo:
     """Has a Variable hold `data` until the returned function is called."""
-    return swapped_value(variable, data)
+    return swapped_value(tensor, data)
 
 
 def host(tensor: Any) -> NDArray[Any]:
