@@ -12,6 +12,7 @@ from torch import nn
 
 from hookline.backends.capabilities import capabilities
 from hookline.backends.forwards import replaced
+from hookline.backends.immediate import Immediate
 from hookline.backends.protocol import Label
 from hookline.backends.torch import (
     compat,
@@ -34,7 +35,7 @@ from hookline.backends.torch.tracing import traced_run
 from hookline.errors import InvalidArgument
 
 
-class TorchBackend:
+class TorchBackend(Immediate):
     """Enters torch.nn models, eager and compiled; see `hookline.backends.protocol.Backend`."""
 
     name = "torch"
