@@ -38,7 +38,8 @@ class Tap:
     `after` and `kwargs` say how it is called: (module, args[, kwargs]) before the forward, (module,
     args[, kwargs], output) after it. What it returns replaces (args, kwargs) or the output. In a deep
     copy of the model it is inert, and pickled it is a callable of the standard library, so that a
-    saved model loads where hookline is not installed.
+    saved model loads where hookline is not installed. One that `may_miss` calls is not worth running
+    compiled code as it is written for.
     """
 
     label: Label
@@ -46,6 +47,7 @@ class Tap:
     kwargs = True
     rank = Rank.OBSERVE
     order = 0
+    may_miss = False
 
     def __call__(self, *args: Any) -> Any:
         raise NotImplementedError

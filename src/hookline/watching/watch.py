@@ -228,6 +228,8 @@ class Watch:
         end = FunctionTap(self._forward_ends, label, kwargs=False, rank=Rank.STOP)
         parts = {id(part): part for part in self.backend.children(self._model)}
         part_begins = [FunctionTap(self._part_begins, label, after=False, kwargs=False) for _ in parts]
+        for tap in part_begins:
+            tap.may_miss = True  # where the model runs compiled, its own call tells
         return [
             Wish(self._model, begin),
             Wish(self._model, end),
