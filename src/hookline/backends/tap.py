@@ -39,7 +39,8 @@ class Tap:
     args[, kwargs], output) after it. What it returns replaces (args, kwargs) or the output. In a deep
     copy of the model it is inert, and pickled it is a callable of the standard library, so that a
     saved model loads where hookline is not installed. One that `may_miss` calls is not worth running
-    compiled code as it is written for.
+    compiled code as it is written for. One that is `first_in_backward` gets the gradient before other
+    taps of the site do.
     """
 
     label: Label
@@ -48,6 +49,7 @@ class Tap:
     rank = Rank.OBSERVE
     order = 0
     may_miss = False
+    first_in_backward = False
 
     def __call__(self, *args: Any) -> Any:
         raise NotImplementedError

@@ -25,6 +25,7 @@ class OutputGradients(Tap):
 
     kwargs = False
     rank = Rank.GRADIENT
+    first_in_backward = True
 
     def __init__(
         self,

@@ -63,6 +63,7 @@ class MxnetBackend(Tapping, Running, Common):
     dtype = staticmethod(values.dtype)
     address = staticmethod(values.address)
     why_silent = staticmethod(blocks.why_silent)
+    remarks = staticmethod(parameters.remarks)
     has_forward = staticmethod(blocks.has_forward)
     tensor_fact = staticmethod(describing.tensor_fact)
     zeros = staticmethod(describing.zeros)

@@ -49,6 +49,11 @@ def ancestors(block: Any) -> list[Any]:
     return [parent for parent in found.values() if parent is not block]
 
 
+def below(block: Any) -> Iterator[Any]:
+    """Every block in this one."""
+    return (found for name, found in _walk(block, "", ()) if name)
+
+
 def _find_holders(block: Any) -> None:
     """Notes the blocks that hold this one. Gluon keeps no way up, so the collector is asked.
 

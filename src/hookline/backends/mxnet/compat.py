@@ -6,6 +6,7 @@ Checked on MXNet 1.9.1, the last release. Each entry has a test in tests/framewo
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -95,6 +96,16 @@ def data_pointer(array: Any) -> int:
     pointer = ctypes.c_void_p()
     check_call(_LIB.MXNDArrayGetData(array.handle, ctypes.byref(pointer)))
     return pointer.value or 0
+
+
+def has_layouts_of_its_own() -> bool:
+    """Whether convolutions run by oneDNN, which keeps arrays in layouts that only it can read."""
+    return mxnet.runtime.Features().is_enabled("MKLDNN") and os.environ.get("MXNET_MKLDNN_ENABLED", "1") != "0"
+
+
+def wait_until_unused(array: Any) -> None:
+    """Returns when nobody reads or writes the array any more; Python's `wait_to_read` leaves the readers out."""
+    check_call(_LIB.MXNDArrayWaitToWrite(array.handle))
 
 
 def owning(handle: int, kind: type = NDArray, *, writable: bool = False) -> Any:

@@ -5,7 +5,8 @@ the same, but in MXNet 1.9.1 it loses the gradient of an array with grad_req "ad
 behind one that needs none; see tests/frameworks/mxnet/test_canaries.py.
 
 MXNet runs a backward in threads of its own and reuses the memory of gradients as soon as this code returns:
-whoever keeps a gradient must copy it at once.
+whoever keeps a gradient must copy it at once, and the copy must be done by then. (`autograd.Function` does not
+wait, and in nets with convolutions hands on gradients that are not written yet, now and then.)
 """
 
 from __future__ import annotations
@@ -86,6 +87,9 @@ def _run(outputs: int, inputs: int, handles: Any, requests: Any, training: int, 
                 target[:] = grad
             elif request == ADD:
                 target += grad
+    # C++ takes the memory back when this returns, whether what was asked of it is done or not.
+    for array in (*grads, *targets):
+        compat.wait_until_unused(array)
     return True
 
 

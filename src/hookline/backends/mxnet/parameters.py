@@ -6,17 +6,22 @@ from collections.abc import Callable
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from mxnet.gluon import nn
+
 from hookline.backends.mxnet import blocks, compat, values
 from hookline.backends.protocol import Label, Undo
 from hookline.errors import Unsupported
 
 
 class Heard:
-    """Of one site: how many gradients of its outputs have come."""
+    """Of one block: how many gradients of its outputs have come, and whether that was remarked on."""
 
     def __init__(self) -> None:
         self.count = 0
+        self.remarked = 0
 
+
+_CONVOLUTIONS = tuple(getattr(nn, f"Conv{n}D{how}") for n in (1, 2, 3) for how in ("", "Transpose"))
 
 _heard: WeakKeyDictionary[Any, Heard] = WeakKeyDictionary()
 
@@ -24,6 +29,23 @@ _heard: WeakKeyDictionary[Any, Heard] = WeakKeyDictionary()
 def heard_at(module: Any) -> Heard:
     """The count of gradients that have reached this block."""
     return _heard.setdefault(module, Heard())
+
+
+def remarks(modules: dict[str, Any]) -> dict[str, str]:
+    """What hearing gradients changed: {site: sentence}."""
+    found = {}
+    for name, block in modules.items():
+        heard = _heard.get(block)
+        if heard is None or heard.count == heard.remarked:
+            continue
+        heard.remarked = heard.count
+        if isinstance(block, _CONVOLUTIONS) and compat.has_layouts_of_its_own():
+            found[name] = (
+                "MXNet hands gradients from one convolution to the next in oneDNN's own layout; to be heard, they "
+                "are brought into the plain one, and kernels chosen for that can differ in the last digits "
+                "(MXNET_MKLDNN_ENABLED=0 does without these layouts)"
+            )
+    return found
 
 
 def first_array(parameter: Any) -> Any:

@@ -10,6 +10,7 @@ Gluon's own hooks run inside: they see the arguments after hookline's edits, and
 
 from __future__ import annotations
 
+import copyreg
 import itertools
 from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
@@ -40,7 +41,7 @@ class Taps:
     def add(self, tap: Tap) -> None:
         tap.order = next(_order)
         if tap.after:
-            self.after = tuple(sorted((*self.after, tap), key=lambda tap: (tap.rank, tap.order)))
+            self.after = tuple(sorted((*self.after, tap), key=_after_forward))
         else:
             self.before = tuple(sorted((*self.before, tap), key=_before_forward))
 
@@ -55,9 +56,18 @@ class Taps:
         yield from self.forwards
 
 
+# The order of Rank, with one difference: a gradient goes through the identities of several taps one after the
+# other, and backwards, where elsewhere all of them hang on one tensor. So what shall see it first comes last.
+
+
 def _before_forward(tap: Tap) -> tuple[int, int]:
-    # EDIT, OBSERVE, GRADIENT; see Rank.
-    return (0 if tap.rank <= Rank.EDIT else -tap.rank + Rank.STOP + 1), tap.order
+    late = {Rank.OBSERVE: 1, Rank.STOP: 1, Rank.GRADIENT: 2}.get(tap.rank, 0)
+    return late, -tap.order if late == 2 else tap.order
+
+
+def _after_forward(tap: Tap) -> tuple[int, bool, int]:
+    late = {Rank.ORIGINAL: 0, Rank.EDIT: 1, Rank.OBSERVE: 2, Rank.GRADIENT: 3, Rank.STOP: 4}[tap.rank]
+    return late, tap.first_in_backward, -tap.order if late in (0, 3) else tap.order
 
 
 _taps: WeakKeyDictionary[Any, Taps] = WeakKeyDictionary()
@@ -65,21 +75,21 @@ _taps: WeakKeyDictionary[Any, Taps] = WeakKeyDictionary()
 
 def place(wishes: list[Wish]) -> Undo:
     """Places a tap for each wish, or none; returns what takes them all off again."""
-    placed: list[tuple[Any, Tap, Undo]] = []
+    release = holding.hold_around([block for block, tap in wishes if not tap.may_miss])
+    placed: list[tuple[Any, Tap]] = []
 
     def remove() -> None:
         while placed:
-            block, tap, release = placed.pop()
+            block, tap = placed.pop()
             taps_of(block).remove(tap)
             _settle_class(block)
-            release()
+        release()
         # A backward that somebody started by a name from before the taps may still run.
         waiting.settle()
 
     try:
         for block, tap in wishes:
-            release = holding.hold_above(block) if not tap.may_miss else _nothing
-            placed.append((block, tap, release))
+            placed.append((block, tap))
             taps_of(block).add(tap)
             _settle_class(block)
     except BaseException:
@@ -91,7 +101,7 @@ def place(wishes: list[Wish]) -> Undo:
 def replace_forward(module: Any, fn: Callable[..., Any], label: Label) -> Undo:
     """Has `fn(original, *args, **kwargs)` run in place of the module's own call."""
     tap = FunctionTap(fn, label)
-    release = holding.hold_above(module)
+    release = holding.hold_around([module])
     taps = taps_of(module)
     taps.forwards = (*taps.forwards, tap)
     _settle_class(module)
@@ -113,10 +123,6 @@ def taps_on(block: Any) -> list[Tap]:
     """Every tap on this block."""
     found = _taps.get(block)
     return [] if found is None else list(found.all())
-
-
-def _nothing() -> None:
-    return None
 
 
 def _settle_class(block: Any) -> None:
@@ -155,14 +161,15 @@ def swapped(own: Any) -> Any:
 
     def reduce(self: Any, protocol: Any) -> Any:
         made = own.__reduce_ex__(self, protocol)
-        if not isinstance(made, tuple):
+        if not isinstance(made, tuple) or not any(isinstance(part, Swapped) for part in made[1]):
             return made
-        arguments = tuple(own if isinstance(part, Swapped) else part for part in made[1])
-        return made[0], arguments, *made[2:]
+        # pickle wants the object's very class as what copyreg.__newobj__ is given.
+        maker = own.__new__ if made[0] is copyreg.__newobj__ else made[0]  # type: ignore[attr-defined]
+        return maker, tuple(own if isinstance(part, Swapped) else part for part in made[1]), *made[2:]
 
     def hybridize(self: Any, *args: Any, **kwargs: Any) -> Any:
         result = own.hybridize(self, *args, **kwargs)
-        holding.hold_again(self)
+        holding.hold_again()
         return result
 
     kind = type("SwappedOf", (Swapped, *({type(own)} - {type})), {})
