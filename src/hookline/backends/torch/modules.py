@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from hookline.backends.capabilities import capabilities
 from hookline.backends.torch.compat import compiled
-from hookline.errors import Unsupported
 
 
 def walk(
@@ -25,11 +25,8 @@ def walk(
     With `eager`, the caller sees to it that compiled modules don't run as such.
     """
     if compiled(module) and not eager:
-        raise Unsupported(
-            backend="torch",
-            feature="a hook on a compiled model",
-            why=f"{name or 'the model'!r} was compiled, and compiled code passes by hooks that come later",
-            instead="attach to the model before it is compiled, and run it eagerly",
+        raise capabilities()["torch"].unsupported(
+            "compiled", f"a hook on {name or 'the model'!r}, which is compiled,"
         )
     yield name, module
     if id(module) in above:
