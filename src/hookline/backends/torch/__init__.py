@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ from hookline.backends.torch import (
     describing,
     forwards,
     modules,
+    operators,
     optimizers,
     parameters,
     state,
@@ -23,6 +25,7 @@ from hookline.backends.torch import (
     taps,
     values,
 )
+from hookline.backends.torch.attribution import unseen
 from hookline.backends.torch.joining import JoinedInputs, joined, tapped
 from hookline.backends.torch.leaves import differentiable
 from hookline.backends.torch.listening import Listener, heard, site_memory
@@ -49,6 +52,8 @@ class TorchBackend:
     why_silent = staticmethod(modules.why_silent)
     remarks = staticmethod(modules.remarks)
     backward_number = staticmethod(compat.graph_task)
+    operator_names = staticmethod(operators.operator_names)
+    hook_operators = staticmethod(operators.hook_operators)
     in_recompute = staticmethod(compat.in_recompute)
     version = staticmethod(compat.version)
     sequence_number = staticmethod(compat.sequence_number)
@@ -79,6 +84,9 @@ class TorchBackend:
     random_input = staticmethod(describing.random_input)
     integers = staticmethod(describing.integers)
     forward_of = staticmethod(describing.forward_of)
+
+    def unseen(self) -> AbstractContextManager[None]:
+        return unseen
 
     def is_model(self, thing: Any) -> bool:
         return isinstance(thing, nn.Module)
@@ -111,6 +119,9 @@ class TorchBackend:
             return None
         moved = grad != 0
         return (moved & (before == after)).sum() / moved.sum().clamp(min=1)
+
+    def has_fractions(self, tensor: torch.Tensor) -> bool:
+        return tensor.is_floating_point() or tensor.is_complex()
 
     def rank(self) -> int:
         distributed = torch.distributed

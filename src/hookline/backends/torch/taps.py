@@ -11,6 +11,7 @@ from torch import nn
 
 from hookline.backends.protocol import Rank, Tap, Wish
 from hookline.backends.torch.compat import fresh_hook_id, hook_dicts, tensor_hooks
+from hookline.backends.torch.forwards import ReplacedForward
 
 _order = itertools.count()
 
@@ -67,8 +68,9 @@ def taps_on(module: nn.Module) -> Iterator[Tap]:
                     hook = getattr(hook, "hook", None)  # torch wraps hooks on load_state_dict
                 if isinstance(hook, Tap):
                     yield hook
-    forward = getattr(vars(module).get("forward"), "tap", None)
-    if forward is not None:
-        yield forward
+    forward = vars(module).get("forward")
+    while isinstance(forward, ReplacedForward):
+        yield forward.tap
+        forward = forward.before
     for parameter in module.parameters(recurse=False):
         yield from (hook for hook in tensor_hooks(parameter) if isinstance(hook, Tap))
