@@ -71,7 +71,9 @@ class Tap:
     `after` and `kwargs` say how it is called: (module, args[, kwargs]) before the forward, (module,
     args[, kwargs], output) after it. What it returns replaces (args, kwargs) or the output. In a deep
     copy of the model it is inert, and pickled it is a callable of the standard library, so that a
-    saved model loads where hookline is not installed.
+    saved model loads where hookline is not installed. One that `may_miss` calls is not worth running
+    compiled code as it is written for. One that is `first_in_backward` gets the gradient before other
+    taps of the site do.
     """
 
     label: Label
@@ -81,6 +83,8 @@ class Tap:
     order = 0
     index = 0
     needs = Needs()
+    may_miss = False
+    first_in_backward = False
 
     def __call__(self, *args: Any) -> Any:
         raise NotImplementedError

@@ -26,6 +26,7 @@ class OutputGradients(Tap):
     kwargs = False
     rank = Rank.GRADIENT
     needs = Needs(inputs=False, replaces=False, joint=True)
+    first_in_backward = True
 
     def __init__(
         self,

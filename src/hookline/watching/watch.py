@@ -243,6 +243,8 @@ class Watch:
         part_begins = [
             FunctionTap(self._part_begins, label, after=False, kwargs=False, needs=COUNTING) for _ in parts
         ]
+        for tap in part_begins:
+            tap.may_miss = True  # where the model runs compiled, its own call tells
         return [
             Wish(self._model, begin),
             Wish(self._model, end),
