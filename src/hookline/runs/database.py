@@ -79,7 +79,7 @@ class Writer:
 
 
 class Reader:
-    """Reads one file, also while it is written."""
+    """Reads one file, also while it is written; by one thread at a time."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -98,12 +98,12 @@ class Reader:
     def _opened(self) -> sqlite3.Connection:
         uri = f"{self.path.absolute().as_uri()}?mode=ro"
         try:
-            connection = sqlite3.connect(uri, uri=True)
+            connection = sqlite3.connect(uri, uri=True, check_same_thread=False)
             connection.execute("SELECT COUNT(*) FROM meta")
             return connection
         except sqlite3.OperationalError:
             # A folder that can't be written to has no place for SQLite's shared memory.
-            return sqlite3.connect(f"{uri}&immutable=1", uri=True)
+            return sqlite3.connect(f"{uri}&immutable=1", uri=True, check_same_thread=False)
 
     def series(self) -> dict[int, dict[str, Any]]:
         """{number: {site, kind, call, mode}}, in the order in which they first came."""
