@@ -64,7 +64,7 @@ def owners(modules: Iterable[str], sites: Iterable[str]) -> dict[str, str]:
 def verdicts(run: Readable, owner: dict[str, str]) -> dict[str, list[Finding]]:
     """The findings of each module that has rows, the worst first; an empty list is a healthy module."""
     found: dict[str, list[Finding]] = {}
-    gradients: dict[str, list[tuple[str, str, float, int]]] = {}
+    gradients: dict[str, dict[str, tuple[float, int]]] = {}
     trained = {series.site for series in run.series if series.mode == "train"}
     for number, series in enumerate(run.series):
         module = owner[series.site]
@@ -77,8 +77,9 @@ def verdicts(run: Readable, owner: dict[str, str]) -> dict[str, list[Finding]]:
             continue  # validation alone is no training
         mine += [*_exploding(series, steps, stats), *_dead(series, steps, stats), *_still(series, steps, stats)]
         if series.kind in ("grad_output", "param_grad"):
-            size = _now(_rms(stats))
-            gradients.setdefault(series.kind, []).append((series.site, module, size, int(steps[-1])))
+            sizes = gradients.setdefault(series.kind, {})
+            # The largest of a module's: a bias in front of a norm has no gradient in the best of models.
+            sizes[module] = max(sizes.get(module, (0.0, 0)), (_now(_rms(stats)), int(steps[-1])))
     for kind, sizes in gradients.items():
         for module, finding in _vanishing(kind, sizes):
             found[module].append(finding)
@@ -98,11 +99,10 @@ def _not_finite(series: Any, steps: Any, stats: dict[str, Any]) -> list[Finding]
     first = bad[0]
     what = "NaN" if stats["nan"][first] else "Inf"
     share = (stats["nan"][first] + stats["inf"][first]) / max(stats["count"][first], 1)
-    often = "" if len(bad) == 1 else f", in {len(bad):,} recorded steps"
-    why = f"{share:.2g} of {_words(series)} is {what} from step {int(steps[first]):,}{often}"
-    if len(bad) == 1:
-        why = f"{share:.2g} of {_words(series)} is {what} at step {int(steps[first]):,}"
-    return [Finding("nan", why, int(steps[first]))]
+    much = "all" if share == 1 else f"{share:.2%}" if share >= 0.0001 else "a little"
+    when = f"at step {int(steps[first]):,}" if len(bad) == 1 else f"from step {int(steps[first]):,}"
+    still = "" if bad[-1] == len(steps) - 1 or len(bad) == 1 else f" to {int(steps[bad[-1]]):,}"
+    return [Finding("nan", f"{much} of {_words(series)} is {what} {when}{still}", int(steps[first]))]
 
 
 def _exploding(series: Any, steps: Any, stats: dict[str, Any]) -> list[Finding]:
@@ -141,18 +141,19 @@ def _still(series: Any, steps: Any, stats: dict[str, Any]) -> list[Finding]:
     return []
 
 
-def _vanishing(kind: str, sizes: list[tuple[str, str, float, int]]) -> list[tuple[str, Finding]]:
+def _vanishing(kind: str, sizes: dict[str, tuple[float, int]]) -> list[tuple[str, Finding]]:
     """Compared with the layers whose gradients are large: nine of ten are below these."""
-    finite = [size for _, _, size, _ in sizes if np.isfinite(size)]
+    finite = [size for size, _ in sizes.values() if np.isfinite(size)]
     if not finite:
         return []
     large = float(np.quantile(finite, 0.9))
+    what = "its parameters" if kind == "param_grad" else "its output"
     found = []
-    for site, module, size, step in sizes:
+    for module, (size, step) in sizes.items():
         if size == 0:
-            found.append((module, Finding("vanishing", f"the gradient of {_named(kind, site)} is zero", step)))
+            found.append((module, Finding("vanishing", f"the gradient of {what} is zero", step)))
         elif size < VANISHING * large:
-            why = f"the gradient of {_named(kind, site)} is {large / size:,.0f} times smaller than elsewhere"
+            why = f"the gradient of {what} is {large / size:,.0f} times smaller than elsewhere"
             found.append((module, Finding("vanishing", why, step)))
     return found
 
@@ -180,7 +181,3 @@ WORDS = {
 
 def _words(series: Any) -> str:
     return WORDS.get(series.kind, f"its {series.kind}").format(series.site)
-
-
-def _named(kind: str, site: str) -> str:
-    return site if kind == "param_grad" else "its output"

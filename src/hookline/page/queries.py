@@ -76,7 +76,7 @@ def _image(run: OpenRun, number: int, columns: int) -> dict[str, Any] | None:
     steps, which, counts = run.histograms(number)
     if not len(steps):
         return None
-    every = np.unique(steps)
+    every, stats = run.columns(number)
     cuts = np.linspace(0, len(every), min(columns, len(every)) + 1).astype(int)
     starts, ends = every[cuts[:-1]], every[cuts[1:] - 1]
     places = which.astype(np.int64) * len(starts) + np.searchsorted(starts, steps, side="right") - 1
@@ -88,7 +88,7 @@ def _image(run: OpenRun, number: int, columns: int) -> dict[str, Any] | None:
     with np.errstate(divide="ignore"):
         colour = 1 + 254 * (1 - np.log(share[low:high]) / np.log(SHARE_LOW))
     byte = np.where(share[low:high] > 0, np.clip(np.nan_to_num(colour), 1, 255), 0).astype(np.uint8)[::-1]
-    half = len(magnitudes)
+    bad = every[(stats["nan"] > 0) | (stats["inf"] > 0)]
     values = [*(-magnitudes[::-1]), 0.0, *magnitudes][low:high][::-1]
     return {
         "starts": starts.tolist(),
@@ -96,7 +96,7 @@ def _image(run: OpenRun, number: int, columns: int) -> dict[str, Any] | None:
         "rows": byte.shape[0],
         "pixels": base64.b64encode(byte.tobytes()).decode(),
         "edges": [float(f"{value:.3g}") for value in values],
-        "half": half,
+        "bad": np.unique(np.searchsorted(starts, bad, side="right") - 1).tolist(),
     }
 
 
