@@ -8,16 +8,18 @@ from pathlib import Path
 from typing import Any
 
 from hookline.errors import RunError
-from hookline.runs.frames import IDENTITY, Row, pack, unpack
+from hookline.runs.frames import IDENTITY, Block, Row, pack, unpack, unpack_columns
 
-VERSION = 1
+VERSION = 2
+"""Format 1 had histograms in the blocks of statistics."""
 GROUP = 16
 """Series are stored in groups of so many: a reader of one site then opens few blocks."""
 
 SCHEMA = """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE series (number INTEGER PRIMARY KEY, site TEXT, kind TEXT, call INTEGER, mode TEXT);
-CREATE TABLE frame (number INTEGER PRIMARY KEY, series_group INTEGER, first INTEGER, last INTEGER, block BLOB);
+CREATE TABLE frame (number INTEGER PRIMARY KEY, series_group INTEGER, first INTEGER, last INTEGER, block BLOB,
+    hists BLOB);
 CREATE INDEX frame_of_group ON frame (series_group);
 """
 
@@ -56,8 +58,8 @@ class Writer:
             for group, (some, numbers) in groups.items():
                 steps = [row["step"] for row in some]
                 execute(
-                    "INSERT INTO frame (series_group, first, last, block) VALUES (?, ?, ?, ?)",
-                    (group, min(steps), max(steps), pack(some, numbers)),
+                    "INSERT INTO frame (series_group, first, last, block, hists) VALUES (?, ?, ?, ?, ?)",
+                    (group, min(steps), max(steps), *pack(some, numbers)),
                 )
             execute("COMMIT")
         except BaseException:
@@ -77,7 +79,7 @@ class Writer:
 
 
 class Reader:
-    """Reads one file, also while it is written."""
+    """Reads one file, also while it is written; by one thread at a time."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -91,16 +93,17 @@ class Reader:
                 f"{path} was written by a newer hookline (format {self.meta['version']}, this one reads up to "
                 f"{VERSION}). Upgrade hookline to read it."
             )
+        self._hists = "hists" if self.meta.get("version", 0) > 1 else "NULL"
 
     def _opened(self) -> sqlite3.Connection:
         uri = f"{self.path.absolute().as_uri()}?mode=ro"
         try:
-            connection = sqlite3.connect(uri, uri=True)
+            connection = sqlite3.connect(uri, uri=True, check_same_thread=False)
             connection.execute("SELECT COUNT(*) FROM meta")
             return connection
         except sqlite3.OperationalError:
             # A folder that can't be written to has no place for SQLite's shared memory.
-            return sqlite3.connect(f"{uri}&immutable=1", uri=True)
+            return sqlite3.connect(f"{uri}&immutable=1", uri=True, check_same_thread=False)
 
     def series(self) -> dict[int, dict[str, Any]]:
         """{number: {site, kind, call, mode}}, in the order in which they first came."""
@@ -112,23 +115,40 @@ class Reader:
         rows: list[tuple[int, Row]] = []
         for group in sorted({number // GROUP for number in wanted}):
             blocks = self._all(
-                "SELECT block FROM frame WHERE series_group = ? AND last >= ? AND first <= ? ORDER BY number",
+                f"SELECT block, {self._hists} FROM frame WHERE series_group = ? AND last >= ? AND first <= ?"
+                " ORDER BY number",
                 (group, -(2**62) if first is None else first, 2**62 if last is None else last),
             )
-            for (block,) in blocks:
-                rows += [(number, row) for number, row in unpack(block) if number in wanted]
+            for block in blocks:
+                rows += [(number, row) for number, row in unpack(Block(*block)) if number in wanted]
         return [
             (number, row)
             for number, row in rows
             if (first is None or row["step"] >= first) and (last is None or row["step"] <= last)
         ]
 
+    def frames(self, after: int, limit: int, group: int | None = None) -> list[tuple[int, int, Block]]:
+        """(number, group of series, block) of the frames behind number `after`, in the order of writing.
+
+        Of one group, if it is given; their histograms come with these only.
+        """
+        what = f"SELECT number, series_group, block, {'NULL' if group is None else self._hists} FROM frame"
+        if group is None:
+            found = self._all(f"{what} WHERE number > ? ORDER BY number LIMIT ?", (after, limit))
+        else:
+            one = f"{what} WHERE series_group = ? AND number > ? ORDER BY number LIMIT ?"
+            found = self._all(one, (group, after, limit))
+        return [(number, of, Block(*block)) for number, of, *block in found]
+
+    def last_frame(self) -> tuple[int, int]:
+        """The number of the frame that was written last, and the largest step; 0 and -1 where there is none."""
+        return self._all("SELECT COALESCE(MAX(number), 0), COALESCE(MAX(last), -1) FROM frame")[0]  # type: ignore[no-any-return]
+
     def steps(self) -> list[int]:
-        """Every step that has a row, in order; read from one group, since a step has rows in all."""
+        """Every step that has a row, in order."""
         found: set[int] = set()
-        for group in {number // GROUP for number in self.series()}:
-            for (block,) in self._all("SELECT block FROM frame WHERE series_group = ?", (group,)):
-                found.update(row["step"] for _, row in unpack(block))
+        for (block,) in self._all("SELECT block FROM frame"):
+            found.update(unpack_columns(block)[0]["step"].tolist())
         return sorted(found)
 
     def _all(self, query: str, values: tuple[Any, ...] = ()) -> list[Any]:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from hookline.globs import matcher
-from hookline.runs.frames import IDENTITY, Row, pack, unpack
+from hookline.runs.frames import IDENTITY, Block, Row, pack, unpack
 
 NAMES = (*IDENTITY, "rank")
 
@@ -40,7 +40,7 @@ class Table:
     """
 
     def __init__(self, keep: int, sinks: Iterable[Sink]) -> None:
-        self._steps: deque[bytes] = deque(maxlen=keep)
+        self._steps: deque[Block] = deque(maxlen=keep)
         self._numbers: dict[tuple[Any, ...], int] = {}
         self._sinks = list(sinks)
 
