@@ -17,8 +17,8 @@ from torch import nn
 
 import hookline
 from hookline.lines import Stats
-from hookline.runs.frames import IDENTITY, pack, unpack
 from hookline.sinks import store as store_module
+from hookline.sinks.frames import IDENTITY, pack, unpack
 
 WRITER = """
 import sys, time, numpy as np, hookline

@@ -12,19 +12,20 @@ import hookline
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "hookline"
-BASE = {"errors", "trees", "sites", "globs", "version"}
+BASE = {"errors", "trees", "sites", "globs", "optional", "version"}
 MAY_USE = {
     "errors": set(),
     "trees": set(),
     "sites": {"errors"},
     "globs": set(),
+    "optional": {"errors"},
     "version": set(),
     "schedule": {"errors"},
     "backends": BASE,
-    "hooks": BASE | {"backends"},
     "lines": BASE | {"backends"},
-    "runs": BASE,
-    "sinks": BASE | {"runs"},
+    "sinks": BASE | {"lines"},
+    "hooks": BASE | {"backends", "sinks"},
+    "runs": BASE | {"hooks", "sinks"},
     "plots": BASE | {"lines"},
     "watching": BASE | {"backends", "hooks", "lines", "plots", "runs", "schedule", "sinks"},
     "integrations": BASE | {"backends", "hooks", "watching", "plots", "schedule"},

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
-from hookline.errors import InvalidArgument, MissingExtra
+from hookline.errors import InvalidArgument
 from hookline.globs import matcher
+from hookline.optional import need
 
 Row = dict[str, Any]
 FEW = 10
@@ -22,12 +22,7 @@ def new_axes(ax: Any, figsize: tuple[float, float] = (8, 4)) -> Any:
 
 def pyplot() -> Any:
     """matplotlib.pyplot; MissingExtra with the command to install it."""
-    try:
-        return importlib.import_module("matplotlib.pyplot")
-    except ModuleNotFoundError as error:
-        if error.name != "matplotlib":
-            raise  # it is there, and something of its own is missing
-        raise MissingExtra("plots need matplotlib. Run: pip install 'hookline[plots]'") from error
+    return need("matplotlib.pyplot", "'hookline[plots]'", "drawing")
 
 
 def chosen(rows: list[Row], site: str | None, kind: str, *, mode: str = "train") -> dict[str, list[Row]]:

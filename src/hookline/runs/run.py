@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
 from pathlib import Path
 from typing import Any
 
-from hookline.errors import InvalidArgument, MissingExtra, RunError
+from hookline.errors import InvalidArgument, RunError
 from hookline.globs import matcher
-from hookline.runs.database import Reader
-from hookline.runs.frames import Row
+from hookline.optional import need
+from hookline.sinks.database import Reader
+from hookline.sinks.frames import Row
 
 TABLE = ("site", "kind", "step", "call", "rank", "mode")
 
@@ -78,21 +78,21 @@ class Run:
 
     def to_pandas(self) -> Any:
         """All rows as a pandas DataFrame."""
-        return _needed("pandas").DataFrame(self.rows())
+        return need("pandas").DataFrame(self.rows())
 
     def to_polars(self) -> Any:
         """All rows as a polars DataFrame, histograms as lists."""
-        return _needed("polars").DataFrame(_listed(self.rows()), infer_schema_length=None)
+        return need("polars").DataFrame(_listed(self.rows()), infer_schema_length=None)
 
     def to_arrow(self) -> Any:
         """All rows as an Arrow table, histograms as lists."""
-        return _needed("pyarrow").Table.from_pylist(_listed(self.rows()))
+        return need("pyarrow").Table.from_pylist(_listed(self.rows()))
 
     def export(self, path: str | Path) -> Path:
         """Writes all rows to a .parquet or .csv file and returns its path."""
         path = Path(path)
         if path.suffix == ".parquet":
-            _needed("pyarrow.parquet").write_table(self.to_arrow(), path)
+            need("pyarrow.parquet").write_table(self.to_arrow(), path)
         elif path.suffix == ".csv":
             self.to_pandas().drop(columns=["hist"], errors="ignore").to_csv(path, index=False)
         else:
@@ -125,11 +125,3 @@ def _bounds(steps: Any) -> tuple[int | None, int | None]:
 
 def _listed(rows: list[Row]) -> list[Row]:
     return [{**row, "hist": None if row.get("hist") is None else row["hist"].tolist()} for row in rows]
-
-
-def _needed(package: str) -> Any:
-    try:
-        return importlib.import_module(package)
-    except ModuleNotFoundError as error:
-        root = package.partition(".")[0]
-        raise MissingExtra(f"this needs {root}. Run: pip install {root}") from error

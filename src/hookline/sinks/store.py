@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from hookline.errors import InvalidArgument, RunError
-from hookline.runs.database import Writer
-from hookline.runs.frames import Row
+from hookline.sinks.database import Writer
+from hookline.sinks.frames import Row
 from hookline.version import __version__
 
 FLUSH_SECONDS = 1.0

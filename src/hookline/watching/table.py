@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from hookline.globs import matcher
-from hookline.runs.frames import IDENTITY, Row, pack, unpack
+from hookline.sinks.frames import IDENTITY, Row, pack, unpack
 
 NAMES = (*IDENTITY, "rank")
 

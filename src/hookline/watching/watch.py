@@ -21,8 +21,8 @@ from hookline.hooks.placing import callers_line
 from hookline.hooks.select import Place, Tree, select
 from hookline.hooks.session import Session
 from hookline.lines.registry import find
-from hookline.runs.frames import Row
 from hookline.schedule import Schedule, as_schedule
+from hookline.sinks.frames import Row
 from hookline.sinks.store import RunStore
 from hookline.watching.progress import Progress
 from hookline.watching.steps import Gathered, Wanted

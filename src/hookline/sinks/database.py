@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hookline.errors import RunError
-from hookline.runs.frames import IDENTITY, Row, pack, unpack
+from hookline.sinks.frames import IDENTITY, Row, pack, unpack
 
 VERSION = 1
 GROUP = 16
