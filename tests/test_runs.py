@@ -18,6 +18,7 @@ from torch import nn
 import hookline
 from hookline.lines import Stats
 from hookline.sinks import store as store_module
+from hookline.sinks.background import QUEUE
 from hookline.sinks.frames import IDENTITY, pack, unpack
 
 WRITER = """
@@ -196,7 +197,7 @@ def test_a_queue_that_is_full_waits_or_drops_and_counts(tmp_path, monkeypatch):
     store = hookline.RunStore(tmp_path / "drop", full="drop")
     store.write([row()])
     started.wait()
-    for step in range(store_module.QUEUE + 5):
+    for step in range(QUEUE + 5):
         store.write([row(step=step)])
     assert store.dropped == 5
     release.set()

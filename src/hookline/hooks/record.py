@@ -20,6 +20,7 @@ from hookline.errors import InvalidArgument
 from hookline.hooks.budget import Budget, parse_bytes
 from hookline.hooks.calls import ONE_ARGUMENT, Call, SiteRecord, Store
 from hookline.hooks.handles import all_or_nothing
+from hookline.hooks.keeping import Keeping
 from hookline.hooks.pending import Pending
 from hookline.hooks.placing import callers_line, needs_callable
 from hookline.hooks.reasons import explain
@@ -45,13 +46,15 @@ def record(
     stop: bool = False,
     limit: int | str | None = None,
     spill: str | Path | None = None,
+    to: Any = None,
 ) -> Recorder:
     """A context manager that gives a Recording of the sites that `where` selects.
 
     `inputs` keeps arguments, `grads` the gradients of inputs, outputs and parameters. `keep(tensor)`
     reduces or slices each tensor before it is stored; `device` and `dtype` move and cast it. `stop`
     ends the forward, and with it the block, once every site has fired. Beyond `limit` bytes the
-    recording goes on in files in the folder `spill`, or ends in RecordingTooLarge.
+    recording goes on in files in the folder `spill`, or ends in RecordingTooLarge. `to` keeps it in a
+    run as well, from which `open_run(...).recordings` reads it: a folder, a RunStore or a Watch.
 
     >>> import torch
     >>> model = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.ReLU())
@@ -74,7 +77,8 @@ def record(
     places = select(tree, where)
     budget = None if limit is None else Budget(parse_bytes(limit), spill, backend.name)
     store = Store(backend, device=backend.device(device), dtype=backend.dtype(dtype), keep=keep, budget=budget)
-    return Recorder(backend, tree, places, store, inputs=inputs, grads=grads, stop=stop)
+    keeping = None if to is None else Keeping(to)
+    return Recorder(backend, tree, places, store, keeping, inputs=inputs, grads=grads, stop=stop)
 
 
 class Recorder:
@@ -86,6 +90,7 @@ class Recorder:
         tree: Tree,
         places: list[Place],
         store: Store,
+        keeping: Keeping | None,
         *,
         inputs: bool,
         grads: bool,
@@ -94,6 +99,7 @@ class Recorder:
         self._backend = backend
         self._tree: Tree | None = tree
         self._store = store
+        self._keeping = keeping
         self._session = Session()
         self._attached = ExitStack()
         self._signal = StopForward()
@@ -116,6 +122,8 @@ class Recorder:
         self._entered = True
         if self._store.budget is not None:
             self._store.budget.open()
+        if self._keeping is not None:
+            self._keeping.open(self._facts())
         line = callers_line()
         wishes: list[Wish] = []
         for site in self.sites:
@@ -139,7 +147,14 @@ class Recorder:
         explain(self, self._tree, self._backend, stopped=stopped, error=error)
         # A recording outlives its model: what refers to modules goes now.
         self._tree, self.sites = None, []
+        if self._keeping is not None:
+            self._keeping.take(self.recording)
+            self._keeping.close()
         return stopped
+
+    def _facts(self) -> dict[str, Any]:
+        sites = [[site.record.name, type(site.place.module).__name__] for site in self.sites]
+        return {"backend": self._backend.name, "rank": self._backend.rank(), "sites": sites}
 
     def belongs_here(self) -> bool:
         """Whether the current context's events are this recording's."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from hookline.errors import InvalidArgument, RunError
 from hookline.globs import matcher
 from hookline.optional import need
+from hookline.runs.recordings import Recordings
 from hookline.sinks.database import Reader
 from hookline.sinks.frames import Row
 
@@ -17,7 +19,8 @@ TABLE = ("site", "kind", "step", "call", "rank", "mode")
 def open_run(path: str | Path) -> Run:
     """The Run in a folder that `watch(..., to=folder)` wrote or is writing; RunError where there is none."""
     path = Path(path)
-    files = sorted(path.glob("rank*-*.sqlite")) if path.is_dir() else []
+    # An empty file is one that a process is about to make.
+    files = sorted(file for file in path.glob("rank*-*.sqlite") if file.stat().st_size) if path.is_dir() else []
     if not files:
         raise RunError(f"there is no run in {path}: a folder with a file rank*.sqlite is wanted.")
     return Run(path, [Reader(file) for file in files])
@@ -32,8 +35,10 @@ class Run:
 
     @property
     def meta(self) -> dict[str, Any]:
-        """Model, versions, command line, start and, if it has ended, how; of the first process."""
-        return dict(Reader(self._readers[0].path).meta)
+        """Model, versions, command line, start and, if it has ended, how; of the first process that watched."""
+        watched = [reader for reader in self._readers if reader.meta.get("by") != "record"]
+        with closing(Reader((watched or self._readers)[0].path)) as reader:
+            return reader.meta
 
     @property
     def sites(self) -> list[str]:
@@ -75,6 +80,12 @@ class Run:
         if stat is not None:
             rows = [{name: row[name] for name in (*TABLE, stat) if name in row} for row in rows]
         return rows
+
+    @property
+    def recordings(self) -> Recordings:
+        """What `record(..., to=run)` kept: recordings whose tensors are read when they are looked at."""
+        kept = [one for reader in self._readers for one in reader.recordings()]
+        return Recordings(self.path, sorted(kept, key=lambda one: one.made))
 
     def to_pandas(self) -> Any:
         """All rows as a pandas DataFrame."""

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any, Protocol
 
+from hookline.errors import InvalidArgument
 from hookline.globs import matcher
 from hookline.sinks.frames import IDENTITY, Row, pack, unpack
 
@@ -64,6 +65,14 @@ class Table:
                 with suppress(Exception):  # it has failed already, which is told below
                     sink.close()
                 warnings.warn(f"{type(sink).__name__} failed and gets no more rows: {error}", stacklevel=2)
+
+    def keep(self, recording: Any, step: int) -> None:
+        """Hands a recording to the sinks that keep such; InvalidArgument where there is none."""
+        keepers = [sink for sink in self._sinks if hasattr(sink, "keep")]
+        if not keepers:
+            raise InvalidArgument("this watch keeps no run: give watch(..., to=folder), then record(..., to=w).")
+        for sink in keepers:
+            sink.keep(recording, step)
 
     def rows(self, site: str | None = None, kind: str | None = None, step: int | None = None) -> list[Row]:
         """The rows in memory, those of a site (a name or glob), a kind or a step only."""

@@ -152,6 +152,10 @@ class Watch:
 
         return overview(self.rows(), site, kind)
 
+    def keep(self, recording: Any) -> None:
+        """Keeps a Recording in the run of this watch, with its step; `record(..., to=w)` calls it."""
+        self._table.keep(recording, self.now)
+
     @property
     def mode(self) -> str:
         """Whether the forward under way is one of training ("train") or not ("eval")."""
