@@ -8,7 +8,6 @@ import sys
 import time
 from contextlib import contextmanager
 from importlib.metadata import version
-from pathlib import Path
 
 import pytest
 import torch
@@ -173,14 +172,6 @@ def test_a_process_that_died_while_it_began_hides_nobody_elses_rows(tmp_path):
     stored(tmp_path)
     (tmp_path / "rank0-0001.sqlite").touch()
     assert hookline.open_run(tmp_path).steps == [0, 1, 2]
-
-
-def test_a_run_of_the_first_format_still_opens():
-    """Written by the version before recordings were kept in runs."""
-    with hookline.open_run(Path(__file__).parent / "data" / "run-format-1") as run:
-        assert run.meta["version"] == 1 and run.steps == [0, 1, 2] and len(run.rows()) == 36
-        assert run.rows("1", "output")[0]["mean"] == 0.03304060734808445
-        assert list(run.recordings) == []
 
 
 def test_a_run_that_is_interrupted_says_so(tmp_path):

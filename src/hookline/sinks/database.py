@@ -12,18 +12,19 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hookline.errors import RunError
-from hookline.sinks.frames import IDENTITY, Row, pack, unpack
+from hookline.sinks.frames import IDENTITY, Block, Row, pack, unpack, unpack_columns
 from hookline.sinks.journal import SUFFIXES, connected, why_no_wal
 
 VERSION = 2
-"""2 added recordings; files of 1 are read as they are."""
+"""Format 1 had histograms in the blocks of statistics, and no recordings."""
 GROUP = 16
 """Series are stored in groups of so many: a reader of one site then opens few blocks."""
 
 SCHEMA = """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE series (number INTEGER PRIMARY KEY, site TEXT, kind TEXT, call INTEGER, mode TEXT);
-CREATE TABLE frame (number INTEGER PRIMARY KEY, series_group INTEGER, first INTEGER, last INTEGER, block BLOB);
+CREATE TABLE frame (number INTEGER PRIMARY KEY, series_group INTEGER, first INTEGER, last INTEGER, block BLOB,
+    hists BLOB);
 CREATE INDEX frame_of_group ON frame (series_group);
 CREATE TABLE recording (number INTEGER PRIMARY KEY, file TEXT, step INTEGER, made TEXT, sites TEXT);
 """
@@ -102,8 +103,8 @@ class Writer:
             for group, (some, numbers) in groups.items():
                 steps = [row["step"] for row in some]
                 execute(
-                    "INSERT INTO frame (series_group, first, last, block) VALUES (?, ?, ?, ?)",
-                    (group, min(steps), max(steps), pack(some, numbers)),
+                    "INSERT INTO frame (series_group, first, last, block, hists) VALUES (?, ?, ?, ?, ?)",
+                    (group, min(steps), max(steps), *pack(some, numbers)),
                 )
             execute("COMMIT")
         except BaseException:
@@ -137,22 +138,23 @@ class Reader:
                 f"{path} was written by a newer hookline (format {self.meta['version']}, this one reads up to "
                 f"{VERSION}). Upgrade hookline to read it."
             )
+        self._hists = "hists" if self.meta.get("version", 0) > 1 else "NULL"
 
     def _opened(self) -> sqlite3.Connection:
         try:
-            return _checked(sqlite3.connect(f"{self.path.absolute().as_uri()}?mode=ro", uri=True))
+            return _checked(_connected(f"{self.path.absolute().as_uri()}?mode=ro"))
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode == sqlite3.SQLITE_BUSY:
                 raise
             if not any(Path(f"{self.path}{suffix}").exists() for suffix in ("-wal", "-journal")):
                 # A folder that can't be written to has no place for SQLite's shared memory.
-                return sqlite3.connect(f"{self.path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)
+                return _connected(f"{self.path.absolute().as_uri()}?mode=ro&immutable=1")
         # The process died while it wrote, and SQLite has to mend the file: a copy, since nothing here is ours.
         with tempfile.TemporaryDirectory(prefix="hookline-") as folder:
             for suffix in ("-wal", "-journal", ""):
                 if Path(f"{self.path}{suffix}").exists():
                     shutil.copyfile(f"{self.path}{suffix}", Path(folder) / f"{self.path.name}{suffix}")
-            mended = sqlite3.connect(":memory:")
+            mended = _connected("file::memory:")
             with closing(_checked(sqlite3.connect(Path(folder) / self.path.name))) as copy:
                 copy.backup(mended)
             return mended
@@ -174,23 +176,40 @@ class Reader:
         rows: list[tuple[int, Row]] = []
         for group in sorted({number // GROUP for number in wanted}):
             blocks = self._all(
-                "SELECT block FROM frame WHERE series_group = ? AND last >= ? AND first <= ? ORDER BY number",
+                f"SELECT block, {self._hists} FROM frame WHERE series_group = ? AND last >= ? AND first <= ?"
+                " ORDER BY number",
                 (group, -(2**62) if first is None else first, 2**62 if last is None else last),
             )
-            for (block,) in blocks:
-                rows += [(number, row) for number, row in unpack(block) if number in wanted]
+            for block in blocks:
+                rows += [(number, row) for number, row in unpack(Block(*block)) if number in wanted]
         return [
             (number, row)
             for number, row in rows
             if (first is None or row["step"] >= first) and (last is None or row["step"] <= last)
         ]
 
+    def frames(self, after: int, limit: int, group: int | None = None) -> list[tuple[int, int, Block]]:
+        """(number, group of series, block) of the frames behind number `after`, in the order of writing.
+
+        Of one group, if it is given; their histograms come with these only.
+        """
+        what = f"SELECT number, series_group, block, {'NULL' if group is None else self._hists} FROM frame"
+        if group is None:
+            found = self._all(f"{what} WHERE number > ? ORDER BY number LIMIT ?", (after, limit))
+        else:
+            one = f"{what} WHERE series_group = ? AND number > ? ORDER BY number LIMIT ?"
+            found = self._all(one, (group, after, limit))
+        return [(number, of, Block(*block)) for number, of, *block in found]
+
+    def last_frame(self) -> tuple[int, int]:
+        """The number of the frame that was written last, and the largest step; 0 and -1 where there is none."""
+        return self._all("SELECT COALESCE(MAX(number), 0), COALESCE(MAX(last), -1) FROM frame")[0]  # type: ignore[no-any-return]
+
     def steps(self) -> list[int]:
-        """Every step that has a row, in order; read from one group, since a step has rows in all."""
+        """Every step that has a row, in order."""
         found: set[int] = set()
-        for group in {number // GROUP for number in self.series()}:
-            for (block,) in self._all("SELECT block FROM frame WHERE series_group = ?", (group,)):
-                found.update(row["step"] for _, row in unpack(block))
+        for (block,) in self._all("SELECT block FROM frame"):
+            found.update(unpack_columns(block)[0]["step"].tolist())
         return sorted(found)
 
     def _all(self, query: str, values: tuple[Any, ...] = ()) -> list[Any]:
@@ -201,6 +220,11 @@ class Reader:
 
     def close(self) -> None:
         self._connection.close()
+
+
+def _connected(uri: str) -> sqlite3.Connection:
+    """A connection for reading, which any thread may use, one at a time."""
+    return sqlite3.connect(uri, uri=True, check_same_thread=False)
 
 
 def _checked(connection: sqlite3.Connection) -> sqlite3.Connection:

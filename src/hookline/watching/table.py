@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from hookline.errors import InvalidArgument
 from hookline.globs import matcher
-from hookline.sinks.frames import IDENTITY, Row, pack, unpack
+from hookline.sinks.frames import IDENTITY, Block, Row, pack, unpack
 
 NAMES = (*IDENTITY, "rank")
 
@@ -41,7 +41,7 @@ class Table:
     """
 
     def __init__(self, keep: int, sinks: Iterable[Sink]) -> None:
-        self._steps: deque[bytes] = deque(maxlen=keep)
+        self._steps: deque[Block] = deque(maxlen=keep)
         self._numbers: dict[tuple[Any, ...], int] = {}
         self._sinks = list(sinks)
 
