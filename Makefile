@@ -1,6 +1,7 @@
 # make demo   the main job, on a small model       make test    everything that must hold
 # make check  style and types only                 make bench   timings beside other tools
 # make test-trainers   the callbacks in real fastai, Lightning, transformers, Accelerate and Keras
+# make test-sinks      what TensorBoard, wandb, MLflow, trackio and Parquet readers find of a run
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -8,8 +9,10 @@ READY := .venv/.ready
 
 TRAINERS := .venv-trainers
 TRAINERS_READY := $(TRAINERS)/.ready
+SINKS := .venv-sinks
+SINKS_READY := $(SINKS)/.ready
 
-.PHONY: setup demo test test-trainers check bench clean
+.PHONY: setup demo test test-trainers test-sinks check bench clean
 
 setup: $(READY)
 
@@ -43,9 +46,20 @@ $(TRAINERS_READY): tests/trainers/requirements.txt constraints.txt
 test-trainers: $(TRAINERS_READY)
 	$(TRAINERS)/bin/pytest -q tests/trainers
 
+# The same for what sinks write to.
+$(SINKS_READY): tests/sinks/requirements.txt constraints.txt
+	$(PYTHON) -m venv $(SINKS)
+	$(SINKS)/bin/pip install --quiet --constraint constraints.txt torch==2.13.0
+	$(SINKS)/bin/pip install --quiet --constraint constraints.txt --requirement tests/sinks/requirements.txt
+	$(SINKS)/bin/pip install --quiet --no-deps --editable .
+	touch $(SINKS_READY)
+
+test-sinks: $(SINKS_READY)
+	$(SINKS)/bin/pytest -q tests/sinks
+
 bench: setup
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[torch,dev,bench]'
 	$(BIN)/python -m bench
 
 clean:
-	rm -rf .venv $(TRAINERS) build src/*.egg-info src/hookline/lines/_kernel*.so
+	rm -rf .venv $(TRAINERS) $(SINKS) build src/*.egg-info src/hookline/lines/_kernel*.so

@@ -119,7 +119,7 @@ def test_names_for_type_checkers_are_the_public_ones():
     tree = ast.parse((SOURCE / "__init__.py").read_text())
     (block,) = [node for node in tree.body if isinstance(node, ast.If)]
     typed = {alias.asname for node in block.body for alias in node.names}
-    folders = {"lines", "plots", "schedule", "testing"}
+    folders = {"lines", "plots", "schedule", "sinks", "testing"}
     assert typed == folders | set(hookline.__all__) - {"__version__"}
 
 

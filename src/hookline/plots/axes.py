@@ -7,6 +7,7 @@ from typing import Any
 from hookline.errors import InvalidArgument
 from hookline.globs import matcher
 from hookline.optional import need
+from hookline.sites import label_of
 
 Row = dict[str, Any]
 FEW = 10
@@ -43,12 +44,6 @@ def chosen(rows: list[Row], site: str | None, kind: str, *, mode: str = "train")
             + f"; the kinds there are: {', '.join(kinds) or 'none, nothing was recorded'}."
         )
     return {name: sorted(some, key=lambda row: row["step"]) for name, some in found.items() if some}
-
-
-def label_of(row: Row) -> str:
-    """The name of a row's line: its site, with the number of the call from the second on."""
-    name = row["site"] or "(model)"
-    return f"{name} #{row['call']}" if row["call"] else name
 
 
 def colors(count: int) -> Any:

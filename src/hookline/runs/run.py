@@ -10,6 +10,7 @@ from hookline.errors import InvalidArgument, RunError
 from hookline.globs import matcher
 from hookline.optional import need
 from hookline.runs.recordings import Recordings
+from hookline.sinks.columns import arrow_table, columns_of
 from hookline.sinks.database import Reader
 from hookline.sinks.frames import Row
 
@@ -92,12 +93,18 @@ class Run:
         return need("pandas").DataFrame(self.rows())
 
     def to_polars(self) -> Any:
-        """All rows as a polars DataFrame, histograms as lists."""
-        return need("polars").DataFrame(_listed(self.rows()), infer_schema_length=None)
+        """All rows as a polars DataFrame; histograms as in `to_arrow`."""
+        polars = need("polars")
+        lists = {"hist_bins": polars.List(polars.UInt16), "hist_counts": polars.List(polars.Int64)}
+        return polars.DataFrame(columns_of(self.rows()), schema_overrides=lists, strict=False)
 
     def to_arrow(self) -> Any:
-        """All rows as an Arrow table, histograms as lists."""
-        return need("pyarrow").Table.from_pylist(_listed(self.rows()))
+        """All rows as an Arrow table.
+
+        A histogram is its bins that are not empty (`hist_bins`) and how many values are in each
+        (`hist_counts`); `hookline.lines.bins.edges()` has the edges of all bins.
+        """
+        return arrow_table(self.rows(), self.meta)
 
     def export(self, path: str | Path) -> Path:
         """Writes all rows to a .parquet or .csv file and returns its path."""
@@ -132,7 +139,3 @@ def _bounds(steps: Any) -> tuple[int | None, int | None]:
         return (min(steps), max(steps)) if len(steps) else (1, 0)
     first, last = steps
     return first, last
-
-
-def _listed(rows: list[Row]) -> list[Row]:
-    return [{**row, "hist": None if row.get("hist") is None else row["hist"].tolist()} for row in rows]

@@ -6,26 +6,14 @@ import warnings
 from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any
 
 from hookline.errors import InvalidArgument
 from hookline.globs import matcher
+from hookline.sinks import Sink
 from hookline.sinks.frames import IDENTITY, Block, Row, pack, unpack
 
 NAMES = (*IDENTITY, "rank")
-
-
-class Sink(Protocol):
-    """Where rows go besides memory: anything with `write` and `close`.
-
-    One that has `open(meta)` is told facts of the run before the first row.
-    """
-
-    def write(self, rows: list[Row]) -> None:
-        """Takes the rows of one step."""
-
-    def close(self) -> None:
-        """There is nothing more to come."""
 
 
 class Table:
@@ -46,10 +34,18 @@ class Table:
         self._sinks = list(sinks)
 
     def open(self, meta: dict[str, Any]) -> None:
-        """Tells the sinks that want to know what kind of run begins."""
-        for sink in self._sinks:
-            if hasattr(sink, "open"):
-                sink.open(meta)
+        """Tells the sinks that want to know what kind of run begins; where one can't, none is left open."""
+        opened: list[Sink] = []
+        try:
+            for sink in self._sinks:
+                if hasattr(sink, "open"):
+                    sink.open(meta)
+                opened.append(sink)
+        except BaseException:
+            for sink in opened:
+                with suppress(Exception):  # the first error is the one to be told
+                    sink.close()
+            raise
 
     def add(self, rows: list[Row]) -> None:
         """Takes the rows of a finished step; a sink that fails is reported once and left out."""
