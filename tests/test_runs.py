@@ -168,7 +168,7 @@ def test_a_full_disk_is_told_once_and_training_goes_on(tmp_path, monkeypatch):
     monkeypatch.setattr(store_module, "FLUSH_ROWS", 400)  # so that some blocks fit before the disk is full
     small = tmp_path / "small"
     small.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(small)], check=False).returncode:
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=600k", "tmpfs", str(small)], check=False).returncode:
         pytest.skip("this machine lets nobody mount a tmpfs")
     try:
         model = nn.Sequential(*[nn.Linear(8, 8) for _ in range(30)])

@@ -47,6 +47,8 @@ _HOME = {
         "register_state_dict_pre_hook",
     ),
     "hooks.stored": ("Hook", "Hooks", "hook_output", "hook_outputs"),
+    "page.report": ("report",),
+    "page.serve": ("Server", "serve"),
     "runs.run": ("Run", "open_run"),
     "sinks.store": ("RunStore",),
     "integrations.activations": ("ActivationStats",),
@@ -126,6 +128,9 @@ if TYPE_CHECKING:
     from hookline.hooks.stored import hook_outputs as hook_outputs
     from hookline.integrations.activations import ActivationStats as ActivationStats
     from hookline.integrations.hookcallback import HookCallback as HookCallback
+    from hookline.page.report import report as report
+    from hookline.page.serve import Server as Server
+    from hookline.page.serve import serve as serve
     from hookline.runs.run import Run as Run
     from hookline.runs.run import open_run as open_run
     from hookline.sinks.store import RunStore as RunStore

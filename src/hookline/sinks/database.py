@@ -124,7 +124,7 @@ class Writer:
 
 
 class Reader:
-    """Reads one file, also while it is written."""
+    """Reads one file, also while it is written; by one thread at a time."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

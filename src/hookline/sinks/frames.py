@@ -1,5 +1,6 @@
 """Frames: many rows of statistics as compressed columns; histograms apart, since few readers want them.
 
+A block is plain memory, column after column: an archive of arrays (npz) takes longer to open than to read.
 What a row has beyond the fixed columns (a ratio, statistics of users, channels) is kept as it is.
 """
 
@@ -19,6 +20,9 @@ FLOATS = ("mean", "std", "min", "max", "absmax", "l2", "near_zero")
 IDENTITY = ("site", "kind", "call", "mode")
 FIXED = {*COUNTS, *FLOATS, *IDENTITY, "step", "rank", "hist"}
 NUMBERS = ("series", "step", *COUNTS)
+INTEGER, FLOAT, BIN = np.dtype("<i8"), np.dtype("<f8"), np.dtype("<u2")
+NPZ = b"PK\x03\x04"
+"""How a block of format 1 begins; others begin with the number of their rows, which is never 67,324,752."""
 
 
 class Block(NamedTuple):
@@ -48,9 +52,10 @@ def pack(rows: list[Row], series: list[int]) -> Block:
     floats = [[row.get(name, np.nan) for row in rows] for name in FLOATS]
     extra = [{name: value for name, value in row.items() if name not in FIXED} for row in rows]
     stats = _zipped(
-        integers=np.asarray(integers, np.int64),
-        floats=np.asarray(floats, np.float64),
-        extra=np.frombuffer(json.dumps(extra).encode() if any(extra) else b"", np.uint8),
+        np.asarray([len(rows)], INTEGER),
+        np.asarray(integers, INTEGER),
+        np.asarray(floats, FLOAT),
+        json.dumps(extra).encode() if any(extra) else b"",
     )
     return Block(stats, _packed_histograms([row.get("hist") for row in rows]))
 
@@ -68,26 +73,32 @@ def unpack(block: Block) -> list[tuple[int, Row]]:
 
 def unpack_columns(stats: bytes) -> tuple[dict[str, Any], list[Row]]:
     """The statistics of a block as arrays, by name, and what else each row has."""
-    stored = _unzipped(stats)
-    if "series" in stored:  # format 1: an array of its own for each column, histograms among them
-        columns = stored
-    else:
-        columns = dict(zip(NUMBERS, stored["integers"], strict=True))
-        columns |= zip(FLOATS, stored["floats"], strict=True)
-    text = stored["extra"].tobytes()
-    return columns, json.loads(text) if text else [{} for _ in columns["series"]]
+    data = zlib.decompress(stats)
+    if data.startswith(NPZ):
+        columns = _format_1(data)
+        return columns, json.loads(columns["extra"].tobytes())
+    (count,) = np.frombuffer(data, INTEGER, 1).tolist()
+    at = 8 * (1 + count * len(NUMBERS))
+    integers = np.frombuffer(data, INTEGER, count * len(NUMBERS), 8).reshape(len(NUMBERS), count)
+    floats = np.frombuffer(data, FLOAT, count * len(FLOATS), at).reshape(len(FLOATS), count)
+    text = data[at + 8 * count * len(FLOATS) :]
+    columns = {**dict(zip(NUMBERS, integers, strict=True)), **dict(zip(FLOATS, floats, strict=True))}
+    return columns, json.loads(text) if text else [{}] * count
 
 
 def unpack_histograms(block: Block) -> Histograms:
     """The histograms of a block."""
+    data = zlib.decompress(block.stats if block.hists is None else block.hists)
     if block.hists is not None:
-        stored = _unzipped(block.hists)
-        return Histograms(stored["lengths"], stored["bins"], stored["counts"], int(stored["size"][0]))
-    stored = _unzipped(block.stats)
-    if "series" not in stored:
-        none = np.full(stored["integers"].shape[1], -1)
-        return Histograms(none, np.empty(0, np.int64), np.empty(0, np.int64), 0)
-    # Format 1: a stretch of bins for each row, empty ones included.
+        rows, entries, size = np.frombuffer(data, INTEGER, 3).tolist()
+        lengths = np.frombuffer(data, INTEGER, rows, 24)
+        counts = np.frombuffer(data, INTEGER, entries, 24 + 8 * rows)
+        bins = np.frombuffer(data, BIN, entries, 24 + 8 * (rows + entries))
+        return Histograms(lengths, bins, counts, size)
+    if not data.startswith(NPZ):
+        (rows,) = np.frombuffer(data, INTEGER, 1).tolist()
+        return Histograms(np.full(rows, -1), np.empty(0, INTEGER), np.empty(0, INTEGER), 0)
+    stored = _format_1(data)
     starts, lengths = stored["hist_start"], stored["hist_length"]
     within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
     bins = within + np.repeat(starts, lengths)
@@ -99,12 +110,14 @@ def _packed_histograms(hists: list[Any]) -> bytes | None:
     if not there:
         return None
     used = [np.flatnonzero(hist) for hist in there]
-    lengths = iter([len(some) for some in used])
+    sizes = iter([len(some) for some in used])
+    lengths = [-1 if hist is None else next(sizes) for hist in hists]
+    counts = [hist[some] for hist, some in zip(there, used, strict=True)]
     return _zipped(
-        lengths=np.asarray([-1 if hist is None else next(lengths) for hist in hists], np.int32),
-        bins=np.concatenate(used).astype(np.uint16),
-        counts=np.concatenate([hist[some] for hist, some in zip(there, used, strict=True)]).astype(np.int64),
-        size=np.asarray([len(there[0])], np.int32),
+        np.asarray([len(hists), sum(map(len, used)), len(there[0])], INTEGER),
+        np.asarray(lengths, INTEGER),
+        np.concatenate(counts).astype(INTEGER),
+        np.concatenate(used).astype(BIN),
     )
 
 
@@ -123,12 +136,13 @@ def _dense(hists: Histograms) -> list[Any]:
     return found
 
 
-def _zipped(**arrays: Any) -> bytes:
-    out = io.BytesIO()
-    np.savez(out, **arrays)
-    return zlib.compress(out.getvalue(), 1)
+def _zipped(*arrays: Any) -> bytes:
+    return zlib.compress(
+        b"".join(array.tobytes() if isinstance(array, np.ndarray) else array for array in arrays), 1
+    )
 
 
-def _unzipped(stored: bytes) -> dict[str, Any]:
-    with np.load(io.BytesIO(zlib.decompress(stored)), allow_pickle=False) as arrays:
+def _format_1(data: bytes) -> dict[str, Any]:
+    """The columns of a block of format 1: an npz archive, histograms included, each as a stretch of bins."""
+    with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
         return {name: arrays[name] for name in arrays.files}
