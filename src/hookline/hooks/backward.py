@@ -34,6 +34,7 @@ class HookBackward:
         if not tensors:
             raise InvalidArgument("HookBackward needs a tensor: z = hook(z), or a, b = hook(a, b).")
         backend = of_tensor(tensors[0])
+        backend.framework.need("hook_backward")
         if wrong := [type(t).__name__ for t in tensors if not isinstance(t, backend.tensor)]:
             raise InvalidArgument(f"HookBackward takes tensors of one framework, a {wrong[0]} came.")
         gradients = Gradients(backend, tensors, "HookBackward", "gradient hook", wrap=False)

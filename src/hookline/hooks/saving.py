@@ -11,7 +11,6 @@ import dataclasses
 import json
 import keyword
 from collections import namedtuple
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from hookline.backends import named
 from hookline.errors import RunError
 from hookline.hooks.budget import Cell
 from hookline.hooks.calls import MISSING, Call, SiteRecord, loaded
-from hookline.hooks.files import write_tensors
+from hookline.hooks.files import reader_of, write_tensors
 from hookline.hooks.recording import Recording
 from hookline.trees import Slot, parts
 
@@ -37,7 +36,9 @@ class Opaque:
 
 def save_recording(recording: Recording, path: Path) -> Path:
     """Writes `recording` to `path` and returns it."""
-    writer = _Writer(named(recording.backend).tensor)
+    backend = named(recording.backend)
+    backend.framework.need("save")
+    writer = _Writer(backend.tensor)
     sites = [_site_to_json(site, writer) for site in recording._asked.values()]
     header = {"version": VERSION, "backend": recording.backend, "names": recording.names, "sites": sites}
     write_tensors(path, writer.tensors, {"hookline": json.dumps(header)}, recording.backend)
@@ -45,14 +46,16 @@ def save_recording(recording: Recording, path: Path) -> Path:
 
 
 def load_recording(path: str | Path) -> Recording:
-    """The Recording in a file that `Recording.save` wrote, in memory; RunError where it is none."""
-    return _recording(Path(path), lambda backend: named(backend).read_safetensors(Path(path)))
+    """The Recording in a file that `Recording.save` wrote, in memory; RunError where it is none.
+
+    Where the framework that it was made with is not installed, its tensors are arrays of numpy.
+    """
+    return _recording(Path(path), in_memory=True)
 
 
 def open_recording(path: Path) -> Recording:
     """The same, but each tensor is read from the file when it is looked at."""
-    path = path.absolute()
-    return _recording(path, lambda backend: _InFile(path, backend))
+    return _recording(path.absolute(), in_memory=False)
 
 
 class _InFile:
@@ -67,7 +70,7 @@ class _InFile:
         return cell
 
 
-def _recording(path: Path, tensors_of: Callable[[str], Any]) -> Recording:
+def _recording(path: Path, *, in_memory: bool) -> Recording:
     try:
         header = _header(path)
         if header["version"] > VERSION:
@@ -75,9 +78,13 @@ def _recording(path: Path, tensors_of: Callable[[str], Any]) -> Recording:
                 f"{path} was written by a newer hookline (format {header['version']}, this one reads up to "
                 f"{VERSION}). Upgrade hookline to read it."
             )
-        tensors = tensors_of(header["backend"])
+        backend = header["backend"]
+        tensors: Any = _InFile(path, backend)
+        if in_memory:
+            reader = reader_of(backend)
+            backend, tensors = reader.name, reader.read_safetensors(path)
         sites = [_site_from_json(entry, tensors) for entry in header["sites"]]
-        recording = Recording(sites, header["backend"])
+        recording = Recording(sites, backend)
         for name in header["names"]:
             recording.fire(recording[name])
     except (LookupError, ValueError, TypeError, AttributeError, RuntimeError, RecursionError) as error:
@@ -163,6 +170,7 @@ def _site_to_json(site: SiteRecord, writer: _Writer) -> dict[str, Any]:
         "name": site.name,
         "aliases": site.aliases,
         "why": site.why,
+        "op": site.op,
         "calls": [_call_to_json(call, writer) for call in site.calls],
         "param_grads": None if site._param_grads is None else writer.tree(loaded(site._param_grads)),
     }
@@ -182,6 +190,7 @@ def _call_to_json(call: Call, writer: _Writer) -> dict[str, Any]:
 def _site_from_json(saved: dict[str, Any], tensors: Any) -> SiteRecord:
     site = SiteRecord(saved["name"], tuple(saved["aliases"]), None)
     site.why = saved["why"]
+    site.op = saved.get("op", "")  # older files have none
     if saved["param_grads"] is not None:
         site._param_grads = _tree(saved["param_grads"], tensors)
     for entry in saved["calls"]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from hookline.lines import Reduced, Stats, collect, collect_channels, reduce, reduce_channels
@@ -56,10 +57,16 @@ class Gathered:
         else:
             reduced = reduce(tensor, histogram, self._on_tensors)
             # Weak: a tensor that lives on makes the allocator fetch fresh memory for the next one.
-            self._latest = weakref.ref(tensor), self._writes(tensor), reduced
+            # (The arrays of MXNet can't be referred to weakly.)
+            with suppress(TypeError):
+                self._latest = weakref.ref(tensor), self._writes(tensor), reduced
         self._reduced.setdefault(key, []).append(reduced)
         if dim is not None and key.kind in BY_CHANNEL and tensor.ndim > dim:
             self._channels.setdefault(key, []).append(reduce_channels(tensor, dim))
+
+    def forget_latest(self) -> None:
+        """What comes next is reduced, also if it is the tensor that came last."""
+        self._latest = None
 
     def add_number(self, key: Key, name: str, number: Any) -> None:
         """One more column of a row; a number or a scalar tensor, read when the step ends."""

@@ -6,7 +6,7 @@ import warnings
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from hookline.backends.protocol import FunctionTap, Label, Tap, Wish
+from hookline.backends.protocol import FunctionTap, Label, Reach, Tap, Wish
 from hookline.hooks.pending import Pending
 from hookline.hooks.select import Place
 from hookline.hooks.session import opened
@@ -24,21 +24,26 @@ class OutputWatcher(Tap):
 
     def __init__(self, watch: Watch, place: Place, label: Label) -> None:
         self.watch, self.place, self.label = watch, place, label
+        self.gradients = Reach.GRADIENTS if watch.grads else Reach.NOTHING
+        self.reach = Reach.OUTPUT | self.gradients
         self.calls = 0
         self.broken = False
 
     def wishes(self) -> list[Wish]:
         return [Wish(self.place.module, self)]
 
-    def __call__(self, module: Any, args: Any, output: Any) -> None:
-        if self.belongs_here():
-            repeated = self.watch.backend.in_recompute()
-            call = self.next_call(repeated)
-            if not repeated:
-                self.reduce(Key(self.place.name, "output", call, self.watch.mode), output)
-            if self.watch.grads:
-                key = Key(self.place.name, "grad_output", call, self.watch.mode)
-                self.watch.backend.heard(output, partial(self.hear, key))
+    def __call__(self, module: Any, args: Any, output: Any) -> Any:
+        if not self.belongs_here():
+            return None
+        repeated = self.watch.backend.in_recompute()
+        call = self.next_call(repeated)
+        if not repeated:
+            self.reduce(Key(self.place.name, "output", call, self.watch.mode), output)
+        if not self.watch.grads:
+            return None
+        key = Key(self.place.name, "grad_output", call, self.watch.mode)
+        new = self.watch.backend.heard(output, partial(self.hear, key))
+        return None if new is output else new
 
     def belongs_here(self) -> bool:
         mine = opened()
@@ -79,7 +84,7 @@ class FullWatcher(OutputWatcher):
         self.memory = watch.backend.site_memory(place.module)
 
     def wishes(self) -> list[Wish]:
-        before = FunctionTap(self.before, self.label, after=False)
+        before = FunctionTap(self.before, self.label, after=False, reach=Reach.ARGUMENTS | self.gradients)
         return [Wish(self.place.module, before), Wish(self.place.module, self)]
 
     def before(self, module: Any, args: Any, kwargs: Any) -> Any:
@@ -91,16 +96,16 @@ class FullWatcher(OutputWatcher):
         key = Key(self.place.name, "input", call, watch.mode)
         if not repeated:
             self.reduce(key, (args, kwargs))
-        listener = None
+        listener, new_args, new_kwargs = None, args, kwargs
         if watch.grads:
             listener = watch.backend.listener(
                 partial(self.hear, key._replace(kind="grad_input")),
                 partial(self.hear, key._replace(kind="grad_output")),
                 self.memory,
             )
-            args, kwargs = listener.enter(args, kwargs)
-        self.pending.put(kwargs, (None if repeated else key, listener))
-        return None
+            new_args, new_kwargs = listener.enter(args, kwargs)
+        self.pending.put(new_kwargs, (None if repeated else key, listener))
+        return None if new_args is args and new_kwargs is kwargs else (new_args, new_kwargs)
 
     def __call__(self, module: Any, args: Any, kwargs: Any, output: Any) -> Any:  # type: ignore[override]
         if (entry := self.pending.take(kwargs)) is None:

@@ -20,36 +20,53 @@ class ReplacedForward:
 
     def __init__(self, module: nn.Module, fn: Callable[..., Any], label: Label) -> None:
         self._module = module
-        self._before = vars(module).get("forward")
         self._fn = fn
         self.tap = FunctionTap(fn, label)
-        self._original = module.forward
+        self._original = self.__wrapped__ = module.forward
+        self.before = _own_forward(module)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._fn(self._original, *args, **kwargs)
 
+    def place(self) -> Callable[[], None]:
+        """Puts it in place; returns the undoing."""
+        object.__setattr__(self._module, "forward", self)
+        return self.remove
+
     def remove(self) -> None:
-        state = vars(self._module)
-        if state.get("forward") is not self:
-            return  # somebody replaced it again; their forward still leads here, and on to ours
-        if self._before is None:
-            del state["forward"]
+        """Takes it out, also from between others that were placed before and after it."""
+        outer, found = None, _own_forward(self._module)
+        while isinstance(found, ReplacedForward) and found is not self:
+            outer, found = found, found.before
+        if found is not self:
+            return  # somebody else replaced it as well; their forward still leads here, and on to ours
+        if outer is not None:
+            outer.before, outer._original = self.before, self._original
+        elif self.before is None:
+            object.__delattr__(self._module, "forward")
         else:
-            state["forward"] = self._before
+            object.__setattr__(self._module, "forward", self.before)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        if self._before is not None:
-            return copy.deepcopy(self._before, memo)
+        if self.before is not None:
+            return copy.deepcopy(self.before, memo)
         return type(self._module).forward.__get__(memo.get(id(self._module), self._module))
 
     def __reduce__(self) -> Any:
-        if self._before is not None:
-            return copy.copy, (self._before,)
+        if self.before is not None:
+            return copy.copy, (self.before,)
         return getattr, (self._module, "forward")
+
+
+def _own_forward(module: nn.Module) -> Any:
+    """The forward in the instance's own __dict__; None where it has that of its class."""
+    found = module.forward
+    kind: Any = type(module)
+    if getattr(found, "__self__", None) is module and getattr(found, "__func__", None) is kind.forward:
+        return None  # vars(module) would make Python 3.11 build a real __dict__, and slow down the module
+    return vars(module).get("forward")
 
 
 def replace_forward(module: nn.Module, fn: Callable[..., Any], label: Label) -> Callable[[], None]:
     """Has `fn(original_forward, *args, **kwargs)` run in place of the forward; returns the undoing."""
-    replaced = ReplacedForward(module, fn, label)
-    vars(module)["forward"] = replaced
-    return replaced.remove
+    return ReplacedForward(module, fn, label).place()
