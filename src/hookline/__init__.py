@@ -71,7 +71,7 @@ _HOME = {
     "summaries.summary": ("Summary", "summary"),
     "summaries.trace": ("Trace", "trace"),
 }
-_FOLDERS = ("lines", "plots", "schedule", "testing")
+_FOLDERS = ("lines", "plots", "schedule", "sinks", "testing")
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 
 __all__ = ["__version__", *sorted(_MODULE_OF)]  # a list of names, written once above
@@ -95,6 +95,7 @@ if TYPE_CHECKING:
     from hookline import lines as lines
     from hookline import plots as plots
     from hookline import schedule as schedule
+    from hookline import sinks as sinks
     from hookline import testing as testing
     from hookline.backends.capabilities import capabilities as capabilities
     from hookline.errors import ForwardError as ForwardError

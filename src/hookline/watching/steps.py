@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from hookline.backends.protocol import Figures
 from hookline.lines import Reduced, Stats, collect, collect_channels, reduce, reduce_channels
 from hookline.lines.registry import on_tensors, values
-from hookline.runs.frames import Row
+from hookline.sinks.frames import Row
 
 BY_CHANNEL = ("output", "input", "grad_output", "grad_input")
 COLUMNS = ("count", "mean", "std", "min", "max", "absmax", "l2", "zeros", "near_zero", "nan", "inf")
