@@ -18,6 +18,7 @@ from hookline.backends.tap import FunctionTap as FunctionTap
 from hookline.backends.tap import Inert as Inert
 from hookline.backends.tap import Label as Label
 from hookline.backends.tap import Rank as Rank
+from hookline.backends.tap import Reach as Reach
 from hookline.backends.tap import Tap as Tap
 from hookline.backends.tap import Undo as Undo
 from hookline.backends.tap import Wish as Wish

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any
 
 from hookline.backends import resolve
-from hookline.backends.protocol import Backend, FunctionTap, Label, Rank, Tap, Wish
+from hookline.backends.protocol import Backend, FunctionTap, Label, Rank, Reach, Tap, Wish
 from hookline.errors import InvalidArgument
 from hookline.hooks.budget import Budget, parse_bytes
 from hookline.hooks.calls import ONE_ARGUMENT, Call, SiteRecord, Store
@@ -190,6 +190,7 @@ class _SiteRecorder(Tap):
     """Records the outputs of one site; a tap itself, since there is one for every module."""
 
     kwargs = False
+    reach = Reach.OUTPUT
     elsewhere = 0
     under_way = 0
 
@@ -238,8 +239,11 @@ class _FullSiteRecorder(_SiteRecorder):
         return len(self.pending)
 
     def wishes(self) -> list[Wish]:
-        before = FunctionTap(self.before, self.label, after=False)
-        after = FunctionTap(self.after_forward, self.label, rank=self.recorder.rank)
+        recorder = self.recorder
+        gradients = Reach.GRADIENTS if recorder.grads else Reach.NOTHING
+        inputs = Reach.ARGUMENTS if recorder.inputs else Reach.NOTHING
+        before = FunctionTap(self.before, self.label, after=False, reach=inputs | gradients)
+        after = FunctionTap(self.after_forward, self.label, rank=recorder.rank, reach=Reach.OUTPUT | gradients)
         return [Wish(self.place.module, before), Wish(self.place.module, after)]
 
     def before(self, module: Any, args: Any, kwargs: Any) -> Any:

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any
 
 from hookline.backends import resolve
-from hookline.backends.protocol import Backend, FunctionTap, Label, Rank, Wish
+from hookline.backends.protocol import Backend, FunctionTap, Label, Rank, Reach, Wish
 from hookline.errors import InvalidArgument
 from hookline.hooks.handles import Handle, all_or_nothing
 from hookline.hooks.operators import Chosen, Ops
@@ -233,10 +233,11 @@ class Watch:
 
     def _counting(self, label: Label) -> list[Wish]:
         """The taps that are there on every step: on the model, and on its parts in case only these are called."""
-        begin = FunctionTap(self._forward_begins, label, after=False, kwargs=False)
-        end = FunctionTap(self._forward_ends, label, kwargs=False, rank=Rank.STOP)
+        silent = partial(FunctionTap, label=label, after=False, kwargs=False, reach=Reach.NOTHING)
+        begin = silent(self._forward_begins)
+        end = FunctionTap(self._forward_ends, label, kwargs=False, rank=Rank.STOP, reach=Reach.OUTPUT)
         parts = {id(part): part for part in self.backend.children(self._model)}
-        part_begins = [FunctionTap(self._part_begins, label, after=False, kwargs=False) for _ in parts]
+        part_begins = [silent(self._part_begins) for _ in parts]
         return [
             Wish(self._model, begin),
             Wish(self._model, end),

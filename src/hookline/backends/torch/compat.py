@@ -7,17 +7,19 @@ message when a release changes the name or what it does.
 from __future__ import annotations
 
 import logging
+import sys
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from operator import attrgetter, methodcaller
-from typing import Any
+from typing import Any, NoReturn, TypeVar
 
 import torch
 from torch.autograd.variable import Variable
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
 from torch.utils.hooks import RemovableHandle
 
+Fn = TypeVar("Fn", bound=Callable[..., Any])
 Hooks = tuple["OrderedDict[int, Any]", "OrderedDict[int, bool]"]
 
 
@@ -243,3 +245,72 @@ def is_fakes_fault(error: BaseException) -> bool:
         kind.startswith(("UnsupportedFake", "DataDependentOutput", "DynamicOutputShape", "UnsupportedOperator"))
         for kind in kinds
     )
+
+
+# Compiled code. torch.compiler has public forms of a few of these, which import torch._dynamo: 1.4 s that somebody
+# who never compiles should not wait for.
+
+
+def constant_while_tracing(fn: Fn) -> Fn:
+    """Has torch.compile call `fn` while it traces, and take the result for a constant.
+
+    `torch.compiler.assume_constant_result` does the same.
+    """
+    fn._dynamo_marked_constant = True  # type: ignore[attr-defined]
+    return fn
+
+
+def traced_instead(fn: Callable[..., Any], traced: Callable[..., Any]) -> None:
+    """Has torch.compile follow `traced` where `fn` is called. `substitute_in_graph` is for functions of C."""
+    fn._torchdynamo_inline = traced  # type: ignore[attr-defined]
+
+
+def trace_again(why: str) -> NoReturn:
+    """From a function that is constant while tracing: what was traced is thrown away, and tracing begins anew."""
+    from torch._dynamo.exc import RestartAnalysis
+
+    raise RestartAnalysis(restart_reason=f"hookline: {why}")
+
+
+def traced_versions(operator: Any, number: int) -> list[int]:
+    """While tracing: how often the tensors were written to that `operator(tensors, ..., number)` got."""
+    from torch._dynamo.symbolic_convert import InstructionTranslator
+
+    for node in InstructionTranslator.current_tx().output.graph.nodes:
+        if node.op == "call_function" and node.target in (operator, operator._overloadpacket):
+            if node.args[-1] == number:
+                return [int(one.meta["example_value"]._version) for one in node.args[0]]
+    return []
+
+
+def effectful(operator: Any) -> None:
+    """Keeps calls of `operator` in compiled code, each of them, in their order."""
+    from torch._higher_order_ops.effects import _EffectType, _register_effectful_op
+
+    _register_effectful_op(operator, _EffectType.ORDERED)
+
+
+_OUTSIDE = torch._C._dispatch_tls_local_include_set(), torch._C._dispatch_tls_local_exclude_set()
+
+
+@contextmanager
+def autograd_as_outside(*, record: bool) -> Iterator[None]:
+    """Inside an operator: autograd works as it does outside of one, and records if asked to."""
+    with ExitStack() as stack:
+        if not torch.is_inference_mode_enabled():
+            guard: AbstractContextManager[None] = torch._C._ForceDispatchKeyGuard(*_OUTSIDE)
+            stack.enter_context(guard)
+            stack.enter_context(torch.set_grad_enabled(record))
+        yield
+
+
+def was_compiled() -> bool:
+    """Whether torch.compile was called in this process, so that there may be code which does not look at hooks."""
+    global _compiled_before
+    frames = sys.modules.get("torch._dynamo.eval_frame")
+    if not _compiled_before and frames is not None:
+        _compiled_before = any(backend is not None for backend in frames.cached_backends.values())
+    return _compiled_before
+
+
+_compiled_before = False
