@@ -267,20 +267,41 @@ def traced_instead(fn: Callable[..., Any], traced: Callable[..., Any]) -> None:
 
 def trace_again(why: str) -> NoReturn:
     """From a function that is constant while tracing: what was traced is thrown away, and tracing begins anew."""
-    from torch._dynamo.exc import RestartAnalysis
+    from torch._dynamo.exc import UnspecializeRestartAnalysis  # of its kind, the one that may take another path
 
-    raise RestartAnalysis(restart_reason=f"hookline: {why}")
+    raise UnspecializeRestartAnalysis(restart_reason=f"hookline: {why}")
 
 
-def traced_versions(operator: Any, number: int) -> list[int]:
-    """While tracing: how often the tensors were written to that `operator(tensors, ..., number)` got."""
+def graph_under_trace() -> torch.fx.Graph:
+    """The graph that torch.compile is making now."""
     from torch._dynamo.symbolic_convert import InstructionTranslator
 
-    for node in InstructionTranslator.current_tx().output.graph.nodes:
-        if node.op == "call_function" and node.target in (operator, operator._overloadpacket):
-            if node.args[-1] == number:
-                return [int(one.meta["example_value"]._version) for one in node.args[0]]
-    return []
+    graph: torch.fx.Graph = InstructionTranslator.current_tx().output.graph
+    return graph
+
+
+def in_checkpoint() -> bool:
+    """While tracing: whether this is part of a graph within the graph, as torch.utils.checkpoint makes one."""
+    from torch._dynamo.symbolic_convert import InstructionTranslator
+
+    return InstructionTranslator.current_tx().output.current_tracer.parent is not None
+
+
+def last_arguments(graph: torch.fx.Graph) -> list[torch.Tensor]:
+    """The tensors, fake ones, in the list that the last operator of a graph under trace takes first."""
+    node: Any = next(iter(reversed(graph.nodes)))
+    return [one.meta["example_value"] for one in node.args[0]]
+
+
+def never_compiled(fn: Any) -> None:
+    """Has `fn` and all that it calls run as written, also where torch.compile follows the caller's calls.
+
+    The hooks of a compiled root module run like that. `torch.compiler.disable` does the same by a wrapper
+    around each call.
+    """
+    from torch._C._dynamo.eval_frame import _FrameAction, _FrameExecStrategy, set_code_exec_strategy
+
+    set_code_exec_strategy(fn.__code__, _FrameExecStrategy(_FrameAction.SKIP, _FrameAction.SKIP))
 
 
 def effectful(operator: Any) -> None:

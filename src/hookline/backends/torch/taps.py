@@ -11,7 +11,14 @@ from typing import Any
 from torch import nn
 
 from hookline.backends.protocol import Inert, Rank, Tap, Wish
-from hookline.backends.torch.compat import fresh_hook_id, hook_dicts, tensor_hooks, traced_instead, was_compiled
+from hookline.backends.torch.compat import (
+    fresh_hook_id,
+    hook_dicts,
+    never_compiled,
+    tensor_hooks,
+    traced_instead,
+    was_compiled,
+)
 from hookline.backends.torch.compiled.classes import retarget
 from hookline.backends.torch.compiled.traced import call_of_inert, call_of_tap
 from hookline.backends.torch.forwards import ReplacedForward
@@ -81,6 +88,7 @@ def _retarget(wishes: list[Wish]) -> None:
 
 
 def _make_traceable(kind: type) -> None:
+    never_compiled(kind.__call__)
     traced_instead(kind.__call__, call_of_tap)
     _traceable.add(kind)
 
