@@ -7,7 +7,7 @@ grows only when a module does something new, so an operator that ran before cost
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 FORWARD = "forward"
@@ -100,10 +100,17 @@ class Scope:
 
 
 class OpListener(Protocol):
-    """Who is told of operators. `inputs`: before they run as well; `sources`: with the line of code."""
+    """Who is told of operators. `inputs`: before they run as well; `sources`: with the line of code.
+
+    Listeners of one `key` want the same: compiled code that was made for one serves the other.
+    """
 
     inputs: bool
     sources: bool
+
+    @property
+    def key(self) -> Hashable:
+        """Equal for listeners that want the same."""
 
     def wants(self, operator: Operator, phase: str) -> bool:
         """Whether this operator is to be told; asked once for each place where it stands."""

@@ -6,7 +6,7 @@ Upstream: select (where), a backend that names the operators. As MXNet's `regist
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -138,6 +138,10 @@ class Caller:
         self.callback, self.inputs = callback, inputs
         self._wanted = chosen
         self._tensor, self._copy = backend.tensor, backend.snapshot
+
+    @property
+    def key(self) -> Hashable:
+        return self._wanted.patterns, self.inputs, True
 
     def wants(self, operator: Operator, phase: str) -> bool:
         return operator in self._wanted

@@ -89,7 +89,7 @@ def current_line() -> str | None:
     """`model.py:12`, the innermost line under way that is neither torch's nor hookline's."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        if not _is_library(frame.f_code.co_filename):
+        if not is_library(frame.f_code.co_filename):
             return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
         frame = frame.f_back
     return None
@@ -102,5 +102,6 @@ def is_own(file: str) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def _is_library(file: str) -> bool:
+def is_library(file: str) -> bool:
+    """Whether code in this file is torch's or hookline's, not the model's."""
     return file.startswith((TORCH, "<frozen")) or (file.startswith(HERE) and not file.startswith(MODELS))

@@ -22,34 +22,42 @@ from hookline.backends.protocol import Label
 from hookline.backends.torch import compat
 from hookline.backends.torch.attribution import Trail, current_line, is_own, unseen
 from hookline.backends.torch.compat import QuickDispatchMode, current_node, graph_task, in_parts
+from hookline.backends.torch.compiled.compat import around_compiled
 from hookline.backends.torch.forwards import ReplacedForward
-from hookline.backends.torch.modules import walk
 from hookline.backends.torch.parameters import recomputed
 from hookline.trees import leaves
 
 NO_NUMBER = 2**63
 """Nodes that accumulate a parameter's gradient are numbered above everything else."""
 
+NOBODY = Scope("", 0, Step.start(""))
+"""The scope of a compiled part."""
+
 PLAIN = (torch.Tensor,)
 """The types that torch tells of an operation on no tensor with a dispatch of its own."""
 
 
-def hook_operators(
-    model: nn.Module, places: dict[str, nn.Module], listener: OpListener, label: Label
+def hook_written(
+    model: nn.Module,
+    modules: dict[int, tuple[str, nn.Module]],
+    compiled: list[nn.Module],
+    listener: OpListener,
+    label: Label,
 ) -> Callable[[], None]:
-    """Has `listener` told of every operator that runs in these modules or their parts; returns the undoing."""
-    inside: dict[int, tuple[str, nn.Module]] = {}
-    for name, module in places.items():
-        for below, part in walk(module, name):
-            inside.setdefault(id(part), (below, part))
-    mode = OperatorMode(listener, list(inside.values()))
+    """Has `listener` told of every operator that these modules run; returns the undoing.
+
+    `compiled` are parts of the model that tell theirs in another way.
+    """
+    mode = OperatorMode(listener, list(modules.values()))
     with ExitStack() as placed:
         placed.callback(mode.close)
         placed.callback(compat.around_backward(mode.backward))
-        if id(model) not in inside:
+        if id(model) not in modules:
             placed.callback(_ModelForward(mode, model, label._replace(site="")).place())
-        for name, module in inside.values():
+        for name, module in modules.values():
             placed.callback(_PartForward(mode, name, module, label._replace(site=name)).place())
+        for entry in compiled:
+            placed.callback(around_compiled(entry, mode.suspended))
         return placed.pop_all().close
 
 
@@ -135,6 +143,22 @@ class OperatorMode(QuickDispatchMode):
         else:
             local.trail.mark(self._under_way() if scope.muted else None)
 
+    @contextmanager
+    def suspended(self) -> Iterator[None]:
+        """For a part of the model that is compiled: the mode is off, and its backward is nobody's here."""
+        modes = compat.dispatch_modes()
+        if not modes or modes[-1] is not self:
+            yield
+            return
+        local = self.local
+        local.trail.mark(NOBODY)
+        self.__exit__(None, None, None)
+        try:
+            yield
+        finally:
+            self.__enter__()
+            local.trail.mark(local.scopes[-1] if local.scopes else None)
+
     # Backwards
 
     @contextmanager
@@ -218,7 +242,7 @@ class OperatorMode(QuickDispatchMode):
         if is_own(sys._getframe(2).f_code.co_filename) or unseen.depth:
             return None
         scope = self._under_way()
-        if scope is None:
+        if scope is None or scope is NOBODY:
             return None
         if compat.in_recompute():  # of code outside of any module
             self.local.trail.mark(scope)
