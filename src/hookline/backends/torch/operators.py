@@ -11,27 +11,24 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 import torch
 from torch import nn
 
+from hookline.backends.forwards import ReplacedForward
 from hookline.backends.operators import BACKWARD, FORWARD, Operator, OpListener, Scope, Step
 from hookline.backends.protocol import Label
 from hookline.backends.torch import compat
 from hookline.backends.torch.attribution import Trail, current_line, is_own, unseen
 from hookline.backends.torch.compat import QuickDispatchMode, current_node, graph_task, in_parts
 from hookline.backends.torch.compiled.compat import around_compiled
-from hookline.backends.torch.forwards import ReplacedForward
 from hookline.backends.torch.parameters import recomputed
 from hookline.trees import leaves
 
 NO_NUMBER = 2**63
 """Nodes that accumulate a parameter's gradient are numbered above everything else."""
-
-NOBODY = Scope("", 0, Step.start(""))
-"""The scope of a compiled part."""
 
 PLAIN = (torch.Tensor,)
 """The types that torch tells of an operation on no tensor with a dispatch of its own."""
@@ -48,7 +45,8 @@ def hook_written(
 
     `compiled` are parts of the model that tell theirs in another way.
     """
-    mode = OperatorMode(listener, list(modules.values()))
+    mode = OperatorMode(listener, list(modules.values()), compiled_parts=bool(compiled))
+    _keep_uncompiled()
     with ExitStack() as placed:
         placed.callback(mode.close)
         placed.callback(compat.around_backward(mode.backward))
@@ -68,6 +66,7 @@ class _Thread(threading.local):
         self.scopes: list[Scope] = []
         self.calls: dict[str, list[Scope]] = {}  # of the forward under way, or the last one
         self.depth = 0
+        self.suspended = False
         self.quiet: Callable[[], Any] = nullcontext  # keeps what listeners do from other modes
         self.trail = Trail()
 
@@ -77,8 +76,11 @@ class OperatorMode(QuickDispatchMode):
 
     supports_higher_order_operators = True
 
-    def __init__(self, listener: OpListener, modules: list[tuple[str, nn.Module]]) -> None:
+    def __init__(
+        self, listener: OpListener, modules: list[tuple[str, nn.Module]], *, compiled_parts: bool = False
+    ) -> None:
         super().__init__()
+        self._compiled_parts = compiled_parts
         self.listener = listener
         self.local = _Thread()
         self.open = True
@@ -150,24 +152,23 @@ class OperatorMode(QuickDispatchMode):
         if not modes or modes[-1] is not self:
             yield
             return
-        local = self.local
-        local.trail.mark(NOBODY)
         self.__exit__(None, None, None)
+        self.local.suspended = True  # to compile a part, torch runs its backward as well
         try:
             yield
         finally:
+            self.local.suspended = False
             self.__enter__()
-            local.trail.mark(local.scopes[-1] if local.scopes else None)
 
     # Backwards
 
     @contextmanager
     def backward(self) -> Iterator[None]:
         """Around a run of autograd's engine."""
-        if not self.open or not self._trails or not self.listener.is_mine():
+        local = self.local
+        if not self.open or not self._trails or local.suspended or not self.listener.is_mine():
             yield
             return
-        local = self.local
         scopes, local.scopes = local.scopes, []  # a model may call backward in its forward
         try:
             with self.running():
@@ -179,7 +180,7 @@ class OperatorMode(QuickDispatchMode):
     def _under_way(self) -> Scope | None:
         """The scope of the autograd node that is running."""
         node = current_node()
-        if node is None:
+        if node is None or (self._compiled_parts and node.name().startswith("CompiledFunction")):
             return None
         number = compat.node_number(node)
         if number >= NO_NUMBER:
@@ -242,7 +243,7 @@ class OperatorMode(QuickDispatchMode):
         if is_own(sys._getframe(2).f_code.co_filename) or unseen.depth:
             return None
         scope = self._under_way()
-        if scope is None or scope is NOBODY:
+        if scope is None:
             return None
         if compat.in_recompute():  # of code outside of any module
             self.local.trail.mark(scope)
@@ -267,7 +268,7 @@ class _PartForward(ReplacedForward):
     """The forward of a module whose operators are told."""
 
     def __init__(self, mode: OperatorMode, name: str, module: nn.Module, label: Label) -> None:
-        super().__init__(module, self._called, label)
+        super().__init__(module, "forward", self._called, label)
         self._mode, self._name = mode, name
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -301,7 +302,7 @@ class _ModelForward(ReplacedForward):
     """The forward of a model only parts of which are listened to: it tells where calls are counted anew."""
 
     def __init__(self, mode: OperatorMode, module: nn.Module, label: Label) -> None:
-        super().__init__(module, self._called, label)
+        super().__init__(module, "forward", self._called, label)
         self._mode = mode
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -315,6 +316,13 @@ class _ModelForward(ReplacedForward):
             local.depth -= 1
 
     _called = __call__
+
+
+@cache
+def _keep_uncompiled() -> None:
+    """A model that is compiled after it was hooked runs as written: a graph has no place for a mode."""
+    for kind in (_PartForward, _ModelForward):
+        compat.never_compiled(kind.__call__)
 
 
 def operator_of(func: Any) -> Operator:

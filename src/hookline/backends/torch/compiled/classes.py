@@ -8,6 +8,7 @@ graph; those that were compiled once are found again without compiling.
 
 from __future__ import annotations
 
+import copyreg
 import itertools
 import weakref
 from collections.abc import Hashable
@@ -95,7 +96,7 @@ def _taps(module: nn.Module, *, after: bool) -> list[Tap]:
 
 def _shape(tap: Tap | None) -> Any:
     """What of a tap a graph depends on."""
-    return None if tap is None else (type(tap), tap.reach, tap.kwargs)
+    return None if tap is None else (type(tap), tap.needs, tap.kwargs)
 
 
 def _become(module: nn.Module, kind: type) -> None:
@@ -127,7 +128,11 @@ def _reduce_as_base(self: Any, protocol: Any) -> Any:
     kind = type(self)
     base = kind._hookline_base
     made = base.__reduce_ex__(self, protocol)
-    return tuple(_with_base(part, kind, base) for part in made) if isinstance(made, tuple) else made
+    if not isinstance(made, tuple):
+        return made
+    # Not by copyreg's __newobj__: pickle insists that this makes an object of the very class it was given.
+    constructor = base.__new__ if made[0] is copyreg.__newobj__ else made[0]  # type: ignore[attr-defined]
+    return constructor, *(_with_base(part, kind, base) for part in made[1:])
 
 
 def _with_base(part: Any, kind: type, base: type) -> Any:

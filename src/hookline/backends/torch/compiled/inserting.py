@@ -183,7 +183,8 @@ def _operator(target: Any) -> Operator:
 
 
 def _is_ours(target: Any) -> bool:
-    return getattr(target, "namespace", "") == OURS or str(target) == "with_effects"
+    """Whether this stands for a door of hookline, or for the order in which such run."""
+    return getattr(target, "namespace", "") == OURS or str(target) == "with_effects" or "_token" in str(target)
 
 
 def _is_tensor(node: fx.Node) -> bool:
