@@ -206,6 +206,23 @@ def test_another_instance_of_the_class_is_left_alone(compiled, events):
     with hookline.register_op_hook(compiled.call, lambda name, op, array: names.append(name)):
         torch.compile(other, fullgraph=True)(compiled.x)
     assert names == []
+    torch.compile(Net(), fullgraph=True)(compiled.x)  # nor is anything of the hook in inductor's cache
+    assert names == []
+
+
+def test_a_limit_of_recompilations_is_no_reason_for_silence():
+    class Limited(nn.Module):  # torch compiles no forward again that has reached the limit
+        def forward(self, x):
+            return x @ x.t()
+
+    call, x = torch.compile(Limited()), torch.randn(4, 8)
+    call(x)
+    limited = torch._dynamo.config.patch(recompile_limit=1)
+    refused = pytest.raises(hookline.Unsupported, match="limit of recompilations")
+    with limited, hookline.register_op_hook(call, lambda *_: None, ops="mm"), refused:
+        call(x)
+    call(x)
+    assert nothing_is_left(call)
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])

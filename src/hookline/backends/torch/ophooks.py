@@ -47,7 +47,7 @@ def hook_operators(
                 elsewhere |= set(own)
                 entries.append(entry)
                 if any(key in inside for key in own):
-                    placed.callback(hook_compiled(root, own, inside, listener, label))
+                    placed.callback(hook_compiled(entry, own, inside, listener, label))
             else:
                 raise _unsupported(name, compiler)
         written = {key: part for key, part in inside.items() if key not in elsewhere}

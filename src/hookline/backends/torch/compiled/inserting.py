@@ -47,7 +47,9 @@ _places: list[Place] = []
 def define() -> Any:
     """The operator that hands values over; made known to torch when a graph needs it."""
     library = torch.library.Library(OURS, "FRAGMENT")  # type: ignore[no-untyped-call]
-    library.define("operator_seen(Tensor? before, Tensor[] values, int place) -> Tensor")  # type: ignore[no-untyped-call]
+    schema = "operator_seen(Tensor? before, Tensor[] values, int place) -> Tensor"
+    # A CUDA graph would run it once, when it is captured.
+    library.define(schema, tags=(torch.Tag.cudagraph_unsafe,))  # type: ignore[no-untyped-call]
     library.impl("operator_seen", _seen, "CompositeExplicitAutograd")  # type: ignore[no-untyped-call]
     torch.library.register_fake(f"{OURS}::operator_seen", lambda before, values, place: _token(), lib=library)
     seen = torch.ops.hookline.operator_seen.default
@@ -95,6 +97,7 @@ class _Graph:
         self._token: fx.Node | None = None
 
     def insert(self) -> None:
+        self.model.looked.add(self.model.key)
         seen = define()[1]
         for node in list(self.graph.nodes):
             phase = self._phase(node)
@@ -128,8 +131,8 @@ class _Graph:
 
     def _tell(self, seen: Any, node: fx.Node, scope: Scope) -> None:
         source = _line(node)
-        if self.model.inputs:
-            inputs = [arg for arg in leaves((node.args, node.kwargs), fx.Node) if _is_tensor(arg)]
+        inputs = [arg for arg in leaves((node.args, node.kwargs), fx.Node) if _is_tensor(arg)]
+        if inputs and self.model.inputs:
             with self.graph.inserting_before(node):
                 self._put(seen, inputs, scope, after=False, keys=None, size=0, source=source)
         value = node.meta.get("val")
@@ -138,6 +141,8 @@ class _Graph:
                 self._put(seen, [node], scope, after=True, keys=None, size=1, source=source)
         elif isinstance(value, (tuple, list)):
             keys = tuple(key for key, one in enumerate(value) if isinstance(one, torch.Tensor))
+            if not keys:
+                return
             parts, last = self._parts(node, value, keys)
             with self.graph.inserting_after(last):
                 self._put(seen, parts, scope, after=True, keys=keys, size=len(value), source=source)
@@ -161,7 +166,7 @@ class _Graph:
     def _put(self, seen: Any, values: list[fx.Node], scope: Scope, **facts: Any) -> None:
         _places.append(Place(weakref.ref(self.model), scope.step, scope.call, **facts))
         made = self.graph.call_function(seen, (self._token, values, len(_places) - 1))
-        with compat.fakes_of(values[0].meta["val"]) if values else compat.fakes_of(None):
+        with compat.fakes_of(values[0].meta["val"]):
             made.meta["val"] = _token()
         self._token = made
 

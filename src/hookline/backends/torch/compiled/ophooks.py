@@ -8,16 +8,20 @@ into it (inserting.py). The graphs of the model as it was stay cached, and are u
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Container, Hashable, Iterable
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from torch import nn
 
 from hookline.backends.operators import Operator, OpListener, Step
 from hookline.backends.protocol import Label
+from hookline.backends.torch.compat import uncompiled
 from hookline.backends.torch.compiled import inductor
 from hookline.backends.torch.compiled.classes import mark
+from hookline.backends.torch.compiled.compat import around_compiled
 from hookline.backends.torch.modules import walk
+from hookline.errors import Unsupported
 
 _models: weakref.WeakKeyDictionary[nn.Module, Listened] = weakref.WeakKeyDictionary()
 
@@ -47,6 +51,8 @@ class Listened:
     def __init__(self, root: nn.Module, names: dict[int, str]) -> None:
         self.root, self.names = weakref.ref(root), names
         self.all: list[Listening] = []
+        self.key: Hashable = None
+        self.looked: set[Hashable] = set()  # keys for which a graph was compiled
 
     def add(self, listening: Listening) -> Callable[[], None]:
         """Has the model tell this one too; returns the undoing."""
@@ -66,9 +72,22 @@ class Listened:
         """Gives all modules the classes that belong to who listens now."""
         root = self.root()
         if root is not None:
-            key = ("operators", *sorted((one.key for one in self.all), key=repr)) if self.all else None
+            self.key = ("operators", *sorted((one.key for one in self.all), key=repr)) if self.all else None
             for _, module in walk(root):
-                mark(module, key)
+                mark(module, self.key)
+
+    @contextmanager
+    def called(self) -> Iterator[None]:
+        """Around a call: Unsupported where torch ran the model without compiling it for who listens."""
+        yield
+        if self.key is not None and self.key not in self.looked:
+            raise Unsupported(
+                backend="torch",
+                feature="an op hook on this compiled model",
+                why="torch ran it without compiling it anew, as it does when its limit of recompilations is "
+                "reached, or the model was compiled with a post_grad_custom_post_pass of its own",
+                instead="call torch.compiler.reset() before, or raise dynamo's recompile_limit",
+            )
 
     def wants(self, module: str, operator: Operator, phase: str) -> bool:
         return any(one.wants(module, operator, phase) for one in self.all)
@@ -90,19 +109,23 @@ def listenings(root: nn.Module) -> list[Listening]:
 
 
 def hook_compiled(
-    root: nn.Module,
+    entry: nn.Module,
     modules: dict[int, tuple[str, nn.Module]],
     inside: Container[int],
     listener: OpListener,
     label: Label,
 ) -> Callable[[], None]:
-    """Has `listener` told of the operators of those modules of `root` that are `inside`; returns the undoing."""
+    """Has `listener` told of the operators of those modules of `entry` that are `inside`; returns the undoing."""
+    root = uncompiled(entry)
     model = _models.get(root)
     names = {key: name for key, (name, _) in modules.items()}
     if model is None or model.names != names:  # by another name it is part of another model
         model = _models[root] = Listened(root, names)
     wanted = frozenset(name for key, name in names.items() if key in inside)
-    return model.add(Listening(listener, wanted, label))
+    with ExitStack() as placed:
+        placed.callback(model.add(Listening(listener, wanted, label)))
+        placed.callback(around_compiled(entry, model.called))
+        return placed.pop_all().close
 
 
 def told(model: Any, step: Step) -> list[OpListener]:
