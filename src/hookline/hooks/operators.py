@@ -154,7 +154,7 @@ class Caller:
             self._tell(step, call, "input", index, tensor, source)
 
     def after(self, step: Step, call: int, output: Any, source: str | None) -> None:
-        if isinstance(output, self._tensor):
+        if isinstance(output, self._tensor):  # most operators
             self._tell(step, call, "output", -1, output, source)
         elif isinstance(output, (tuple, list)):
             for index, tensor in enumerate(output):
