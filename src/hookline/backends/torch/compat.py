@@ -166,6 +166,11 @@ def in_recompute() -> bool:
     node = current_node()
     if node is not None and node.name().startswith("CheckpointFunction"):
         return True
+    return in_unpacking()
+
+
+def in_unpacking() -> bool:
+    """Whether this forward is one that torch.utils.checkpoint repeats because a backward wants what it kept."""
     hooks = _saved_hooks(True)
     return bool(hooks) and "_recomputation_hook" in getattr(hooks[0], "__qualname__", "")
 
