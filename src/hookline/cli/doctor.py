@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import platform
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
 import click
@@ -17,7 +19,20 @@ OPTIONAL = {
     "safetensors": "saved recordings",
     "matplotlib": "plots",
     "pandas": "tables",
+    "polars": "tables",
+    "starlette": "the page",
+    "uvicorn": "the page",
 }
+SINKS = {
+    "tensorboard": "sinks.TensorBoard",
+    "wandb": "sinks.Wandb",
+    "mlflow": "sinks.MLflow",
+    "trackio": "sinks.Trackio",
+    "pyarrow": "sinks.Parquet, Arrow tables",
+    "fsspec": "sinks.Parquet",
+}
+INSTALLED_AS = {"mlflow": ("mlflow", "mlflow-skinny")}
+"""Packages that may be installed under another name."""
 
 
 @click.command("doctor")
@@ -31,7 +46,12 @@ def command(as_json: bool) -> None:
         click.echo(f"hookline {found['hookline']}, Python {found['python']}, {found['platform']}")
         why = f" ({found['kernel_why']})" if found["kernel_why"] else ""
         click.echo(f"statistics kernel: {found['kernel']}{why}")
-        for name, what in {**FRAMEWORKS, **OPTIONAL}.items():
+        no_wal = found["wal"]["why_not"]
+        kept = (
+            f"with a rollback journal, since WAL does not work: {no_wal}" if no_wal else "readable while written"
+        )
+        click.echo(f"runs in {found['wal']['folder']}: {kept}")
+        for name, what in {**FRAMEWORKS, **OPTIONAL, **SINKS}.items():
             installed = found["packages"][name]
             state = installed or f"not installed: pip install {name}"
             click.echo(f"{'ok ' if installed else '-- '} {name:<12} {state:<36} {what}")
@@ -47,12 +67,13 @@ def findings() -> dict[str, Any]:
         "platform": f"{platform.system()} {platform.machine()}",
         "kernel": hookline.lines.kernel_in_use(),
         "kernel_why": hookline.lines.why_not_native(),
-        "packages": {name: _version(name) for name in (*FRAMEWORKS, *OPTIONAL)},
+        "wal": {"folder": str(Path.cwd()), "why_not": hookline.sinks.why_no_wal(Path.cwd())},
+        "packages": {name: _version(name) for name in (*FRAMEWORKS, *OPTIONAL, *SINKS)},
     }
 
 
 def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
+    for name in INSTALLED_AS.get(package, (package,)):
+        with suppress(PackageNotFoundError):
+            return version(name)
+    return None
