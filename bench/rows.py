@@ -11,6 +11,7 @@ ROWS = {
     "gradients": "bench.gradients",
     "record": "bench.record",
     "watch": "bench.watch",
+    "store": "bench.store",
     "summary": "bench.summary",
     "stop": "bench.stop",
     "nothing": "bench.nothing",
