@@ -1,6 +1,7 @@
 # make demo   the main job, on a small model       make test    everything that must hold
 # make check  style and types only                 make bench   timings beside other tools
 # make test-trainers   the callbacks in real fastai, Lightning, transformers, Accelerate and Keras
+# make test-frameworks   the conformance suite on each framework, and their records compared
 # make test-sinks      what TensorBoard, wandb, MLflow, trackio and Parquet readers find of a run
 
 PYTHON ?= python3
@@ -12,7 +13,11 @@ TRAINERS_READY := $(TRAINERS)/.ready
 SINKS := .venv-sinks
 SINKS_READY := $(SINKS)/.ready
 
-.PHONY: setup demo test test-trainers test-sinks check bench clean
+# A framework is a folder of tests with requirements, and has an environment of its own.
+FRAMEWORKS := $(patsubst tests/frameworks/%/requirements.txt,%,$(wildcard tests/frameworks/*/requirements.txt))
+
+.PHONY: setup demo test test-trainers test-frameworks test-sinks check bench clean
+.SECONDARY:
 
 setup: $(READY)
 
@@ -46,6 +51,19 @@ $(TRAINERS_READY): tests/trainers/requirements.txt constraints.txt
 test-trainers: $(TRAINERS_READY)
 	$(TRAINERS)/bin/pytest -q tests/trainers
 
+.venv-%/.ready: tests/frameworks/%/requirements.txt pyproject.toml setup.py
+	$(PYTHON) -m venv .venv-$*
+	.venv-$*/bin/pip install --quiet --requirement tests/frameworks/$*/requirements.txt
+	.venv-$*/bin/pip install --quiet --no-deps --editable .
+	touch $@
+
+# Its own tests, its page of the docs, and its records, which are compared at the end.
+framework-%: .venv-%/.ready
+	.venv-$*/bin/pytest -q -c tests/frameworks/pytest.ini tests/frameworks/$* docs/frameworks/$*.md
+
+test-frameworks: setup $(addprefix framework-,$(FRAMEWORKS))
+	$(BIN)/pytest -q -c tests/frameworks/pytest.ini tests/frameworks/test_across.py
+
 # The same for what sinks write to.
 $(SINKS_READY): tests/sinks/requirements.txt constraints.txt
 	$(PYTHON) -m venv $(SINKS)
@@ -62,4 +80,4 @@ bench: setup
 	$(BIN)/python -m bench
 
 clean:
-	rm -rf .venv $(TRAINERS) $(SINKS) build src/*.egg-info src/hookline/lines/_kernel*.so
+	rm -rf .venv $(TRAINERS) $(SINKS) $(addprefix .venv-,$(FRAMEWORKS)) build src/*.egg-info src/hookline/lines/_kernel*.so

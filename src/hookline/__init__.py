@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from hookline.version import __version__ as __version__
 
 _HOME = {
+    "backends.capabilities": ("capabilities",),
     "errors": (
         "ForwardError",
         "HookError",
@@ -24,6 +25,7 @@ _HOME = {
         "RecordingTooLarge",
         "RunError",
         "Unsupported",
+        "UntestedVersion",
         "WrongReplacement",
     ),
     "hooks.backward": ("HookBackward",),
@@ -97,6 +99,7 @@ if TYPE_CHECKING:
     from hookline import schedule as schedule
     from hookline import sinks as sinks
     from hookline import testing as testing
+    from hookline.backends.capabilities import capabilities as capabilities
     from hookline.errors import ForwardError as ForwardError
     from hookline.errors import HookError as HookError
     from hookline.errors import HooklineError as HooklineError
@@ -107,6 +110,7 @@ if TYPE_CHECKING:
     from hookline.errors import RecordingTooLarge as RecordingTooLarge
     from hookline.errors import RunError as RunError
     from hookline.errors import Unsupported as Unsupported
+    from hookline.errors import UntestedVersion as UntestedVersion
     from hookline.errors import WrongReplacement as WrongReplacement
     from hookline.hooks.backward import HookBackward as HookBackward
     from hookline.hooks.edit import edit as edit

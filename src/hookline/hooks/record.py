@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any
 
 from hookline.backends import resolve
-from hookline.backends.protocol import Backend, FunctionTap, Label, Rank, Reach, Tap, Wish
+from hookline.backends.protocol import Backend, FunctionTap, Label, Needs, Rank, Tap, Wish
 from hookline.errors import InvalidArgument
 from hookline.hooks.budget import Budget, parse_bytes
 from hookline.hooks.calls import ONE_ARGUMENT, Call, SiteRecord, Store
@@ -119,6 +119,7 @@ class Recorder:
         self.tensor = backend.tensor
         self.in_recompute, self.backward_number = backend.in_recompute, backend.backward_number
         self.inputs, self.grads = inputs, grads
+        self.needs = Needs(inputs=inputs, replaces=False, grads=grads, stops=stop)
         kind = _FullSiteRecorder if inputs or grads else _SiteRecorder
         self.rank = Rank.STOP if stop else Rank.OBSERVE
         self.sites = [kind(self, place) for place in places]
@@ -127,6 +128,7 @@ class Recorder:
         self._ops: RecordedOps | None = None
         self._model: Any = None
         self.recording = Recording([site.record for site in self.sites], backend.name)
+        self.recording.settle = backend.settled
         store.recording = weakref.ref(self.recording)
 
     def __enter__(self) -> Recording:
@@ -157,8 +159,11 @@ class Recorder:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
         self._session.close()
-        self._attached.close()
-        self._store.open = False
+        try:
+            self._attached.close()  # where values arrive later, it is waited for them here
+        finally:
+            self._store.open = False
+            self.recording.settle = None
         stopped = error is self._signal
         assert self._tree is not None
         explain(self, self._tree, self._backend, stopped=stopped, error=error)
@@ -205,7 +210,6 @@ class _SiteRecorder(Tap):
     """Records the outputs of one site; a tap itself, since there is one for every module."""
 
     kwargs = False
-    reach = Reach.OUTPUT
     elsewhere = 0
     under_way = 0
 
@@ -213,6 +217,7 @@ class _SiteRecorder(Tap):
         self.recorder = recorder
         self.place = place
         self.store = store = recorder._store
+        self.needs = recorder.needs
         self.record = SiteRecord(place.name, place.aliases, store)
 
     def wishes(self) -> list[Wish]:
@@ -254,11 +259,9 @@ class _FullSiteRecorder(_SiteRecorder):
         return len(self.pending)
 
     def wishes(self) -> list[Wish]:
-        recorder = self.recorder
-        gradients = Reach.GRADIENTS if recorder.grads else Reach.NOTHING
-        inputs = Reach.ARGUMENTS if recorder.inputs else Reach.NOTHING
-        before = FunctionTap(self.before, self.label, after=False, reach=inputs | gradients)
-        after = FunctionTap(self.after_forward, self.label, rank=recorder.rank, reach=Reach.OUTPUT | gradients)
+        before = FunctionTap(self.before, self.label, after=False, needs=self.needs)
+        needs = self.needs._replace(inputs=False)
+        after = FunctionTap(self.after_forward, self.label, rank=self.recorder.rank, needs=needs)
         return [Wish(self.place.module, before), Wish(self.place.module, after)]
 
     def before(self, module: Any, args: Any, kwargs: Any) -> Any:

@@ -68,7 +68,10 @@ class Pages:
             question = await _question(request)
 
             def answer() -> dict[str, Any]:
-                return ask(self.shelf.run(_name(question.get("run"))), question)
+                run = self.shelf.run(_name(question.get("run")))
+                if not run.series:
+                    run.catch_up(FIRST_READ)
+                return ask(run, question)
 
             return JSONResponse(await run_in_threadpool(answer))
 

@@ -68,9 +68,9 @@ class Guard:
         return None
 
     def _handed_over(self, request: Request) -> Response:
-        """The same address without the token, which is in a cookie from now on."""
-        target = request.url.remove_query_params("token")
-        answer = RedirectResponse(target.path + (f"?{target.query}" if target.query else ""), 303)
+        """The page without the token in its address, which is in a cookie from now on."""
+        query = request.url.remove_query_params("token").query
+        answer = RedirectResponse(f"/?{query}" if query else "/", 303)  # never a path of the request's: //host
         answer.set_cookie(self._cookie, self._token, httponly=True, samesite="strict")
         return answer
 

@@ -77,9 +77,10 @@ def verdicts(run: Readable, owner: dict[str, str]) -> dict[str, list[Finding]]:
             continue  # validation alone is no training
         mine += [*_exploding(series, steps, stats), *_dead(series, steps, stats), *_still(series, steps, stats)]
         if series.kind in ("grad_output", "param_grad"):
-            sizes = gradients.setdefault(series.kind, {})
+            sizes, size = gradients.setdefault(series.kind, {}), _now(_rms(stats))
             # The largest of a module's: a bias in front of a norm has no gradient in the best of models.
-            sizes[module] = max(sizes.get(module, (0.0, 0)), (_now(_rms(stats)), int(steps[-1])))
+            if size > sizes.get(module, (-1.0, 0))[0]:
+                sizes[module] = size, int(steps[-1])
     for kind, sizes in gradients.items():
         for module, finding in _vanishing(kind, sizes):
             found[module].append(finding)
@@ -159,7 +160,8 @@ def _vanishing(kind: str, sizes: dict[str, tuple[float, int]]) -> list[tuple[str
 
 
 def _rms(stats: dict[str, Any]) -> Any:
-    return stats["l2"] / np.sqrt(np.maximum(stats["count"] - stats["nan"] - stats["inf"], 1))
+    finite = stats["count"] - stats["nan"] - stats["inf"]
+    return np.where(finite > 0, stats["l2"], np.nan) / np.sqrt(np.maximum(finite, 1))
 
 
 def _now(values: Any) -> float:

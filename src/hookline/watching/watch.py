@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any
 
 from hookline.backends import resolve
-from hookline.backends.protocol import Backend, FunctionTap, Label, Rank, Reach, Wish
+from hookline.backends.protocol import COUNTING, Backend, FunctionTap, Label, Rank, Wish
 from hookline.errors import InvalidArgument
 from hookline.hooks.handles import Handle, all_or_nothing
 from hookline.hooks.operators import Chosen, Ops
@@ -153,6 +153,8 @@ class Watch:
 
     def rows(self, site: str | None = None, kind: str | None = None, step: int | None = None) -> list[Row]:
         """The rows in memory: dicts with site, kind, step, call, rank, mode and the statistics."""
+        if self.is_open:
+            self.backend.settled()
         self.finish_step()
         return self._table.rows(site, kind, step)
 
@@ -177,6 +179,7 @@ class Watch:
 
     def step(self, number: int) -> None:
         """Ends the step under way and sets the number of the next one by hand."""
+        self.backend.settled()
         self._end_step(number)
 
     def steps_by_hand(self) -> None:
@@ -233,11 +236,15 @@ class Watch:
 
     def _counting(self, label: Label) -> list[Wish]:
         """The taps that are there on every step: on the model, and on its parts in case only these are called."""
-        silent = partial(FunctionTap, label=label, after=False, kwargs=False, reach=Reach.NOTHING)
-        begin = silent(self._forward_begins)
-        end = FunctionTap(self._forward_ends, label, kwargs=False, rank=Rank.STOP, reach=Reach.OUTPUT)
+        stepping = COUNTING._replace(statistics=self.gathered.statistics)
+        begin = FunctionTap(self._forward_begins, label, after=False, kwargs=False, needs=stepping)
+        end = FunctionTap(self._forward_ends, label, kwargs=False, rank=Rank.STOP, needs=stepping)
         parts = {id(part): part for part in self.backend.children(self._model)}
-        part_begins = [silent(self._part_begins) for _ in parts]
+        part_begins = [
+            FunctionTap(self._part_begins, label, after=False, kwargs=False, needs=COUNTING) for _ in parts
+        ]
+        for tap in part_begins:
+            tap.may_miss = True  # where the model runs compiled, its own call tells
         return [
             Wish(self._model, begin),
             Wish(self._model, end),

@@ -19,7 +19,6 @@ FEATURES = {
     "backward_pre": "`register_backward_pre_hook`, which may replace gradients",
     "backward": "`register_backward_hook`, which may replace gradients",
     "original": "`register_backward_hook(original=True)`",
-    "structures": "gradients through dicts, lists and nested outputs",
     "hook_backward": "`HookBackward`",
     "record": "`record`: outputs, inputs, several calls, shared modules",
     "grads": "`record(grads=True)`: gradients of inputs and outputs",
@@ -39,7 +38,6 @@ FEATURES = {
     "trace": "`trace`",
     "source": "`source`",
     "state_hooks": "`register_state_dict_pre_hook` and its kin",
-    "copies": "a copy of a hooked model has no live hook",
     "compiled": "hooks on compiled code",
 }
 """What a user may ask for, and how the docs call it."""

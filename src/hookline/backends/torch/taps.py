@@ -10,6 +10,7 @@ from typing import Any
 
 from torch import nn
 
+from hookline.backends.forwards import ReplacedForward
 from hookline.backends.protocol import Inert, Rank, Tap, Wish
 from hookline.backends.torch.compat import (
     fresh_hook_id,
@@ -21,7 +22,6 @@ from hookline.backends.torch.compat import (
 )
 from hookline.backends.torch.compiled.classes import retarget
 from hookline.backends.torch.compiled.traced import call_of_inert, call_of_tap
-from hookline.backends.torch.forwards import ReplacedForward
 
 _order = itertools.count()
 _attached: weakref.WeakSet[Attached] = weakref.WeakSet()

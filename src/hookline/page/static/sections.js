@@ -321,7 +321,7 @@ export class BoxesSection extends AtStep {
 
   draw(kind) {
     this.chart.label = `How ${KINDS[kind]} of ${this.names.length} sites are spread at step ${this.step}. Arrow keys read values.`;
-    this.chart.show({ names: this.names, rows: this.rows, label: "value", word: "no histograms at this step" });
+    this.chart.show({ names: this.names, rows: this.rows, label: "value", word: "no finite values at this step, or no histograms" });
   }
 
   table() {
