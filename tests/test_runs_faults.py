@@ -87,9 +87,16 @@ def killed(folder, env=None):
     command = [sys.executable, "-c", WRITER, str(folder), "100000"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env)
     process.stdout.readline()
-    time.sleep(2.3)
+    while not flushed(folder):
+        time.sleep(0.05)
+    time.sleep(0.7)  # somewhere before the next flush
     process.send_signal(signal.SIGKILL)
     return len(process.communicate()[0].split()) + 1
+
+
+def flushed(folder):
+    with hookline.open_run(folder) as run:
+        return run.steps
 
 
 def test_where_the_log_has_no_place_the_rollback_journal_is_used(tmp_path):
