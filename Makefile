@@ -1,6 +1,7 @@
 # make demo   the main job, on a small model       make test    everything that must hold
 # make check  style and types only                 make bench   timings beside other tools
 # make test-trainers   the callbacks in real fastai, Lightning, transformers, Accelerate and Keras
+# make test-browser    the page and the report in a real Chromium
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -9,7 +10,7 @@ READY := .venv/.ready
 TRAINERS := .venv-trainers
 TRAINERS_READY := $(TRAINERS)/.ready
 
-.PHONY: setup demo test test-trainers check bench clean
+.PHONY: setup demo test test-trainers test-browser check bench clean
 
 setup: $(READY)
 
@@ -42,6 +43,16 @@ $(TRAINERS_READY): tests/trainers/requirements.txt constraints.txt
 
 test-trainers: $(TRAINERS_READY)
 	$(TRAINERS)/bin/pytest -q tests/trainers
+
+# Debian's chromium is installed where it is missing and may be; without a browser the tests are skipped.
+.venv/.browser: $(READY) tests/browser/requirements.txt
+	$(BIN)/pip install --quiet --constraint constraints.txt --requirement tests/browser/requirements.txt
+	command -v chromium > /dev/null || [ "$$(id -u)" != 0 ] || ! command -v apt-get > /dev/null \
+		|| { apt-get update -qq && apt-get install -y -qq chromium > /dev/null; }
+	touch .venv/.browser
+
+test-browser: .venv/.browser
+	$(BIN)/pytest -q tests/browser
 
 bench: setup
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[torch,dev,bench]'

@@ -1,7 +1,7 @@
 // run: the page of a run: what it is, its layers, its charts; it follows a run that is being written.
 
 import { Choice } from "./choice.js";
-import { fill, h, later, moment, select, whole } from "./dom.js";
+import { fill, h, labelled, later, moment, select, whole } from "./dom.js";
 import { state, took } from "./list.js";
 import { BoxesSection, CurvesSection, FlowSection, HeatSection } from "./sections.js";
 import { Tree, badge } from "./tree.js";
@@ -120,7 +120,7 @@ export class RunView {
       this.following = false;
       const behind = this.runs.some((run) => (this.told[run.name]?.revision ?? 0) > run.about.revision);
       if (behind) this.news();
-    }, Math.max(300, 3 * (performance.now() - began)));
+    }, Math.max(300, this.runs.some((run) => run.about.progress < 1) ? 0 : 3 * (performance.now() - began)));
   }
 
   /** Something was chosen. */
@@ -149,7 +149,7 @@ export class RunView {
       "details",
       { class: "side card", open: matchMedia("(min-width: 900px)").matches },
       h("summary", {}, h("h2", {}, "Layers")),
-      h("label", { class: "field", for: "filter" }, h("span", {}, "Filter"), search),
+      labelled("Filter", search),
       h("p", { class: "hint", id: "filter-help" }, help),
       this.chips,
       this.tree.element,
@@ -177,7 +177,7 @@ export class RunView {
     return h(
       "div",
       { class: "controls card", role: "group", "aria-label": "At one step" },
-      h("label", { class: "field wide", for: "step" }, h("span", {}, "Step"), this.range),
+      labelled("Step", this.range, "field wide"),
       this.output,
       this.latest,
       this.flowKind,

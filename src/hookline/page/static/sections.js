@@ -110,9 +110,22 @@ export class CurvesSection extends Section {
     return table(
       `${STATS[choice.stat] ?? choice.stat} of ${KINDS[choice.kind]}${more}`,
       ["step", ...shown.map((line) => line.name)],
-      x.map((step) => [whole(step), ...shown.map((line) => value(line, step))]),
+      [
+        ["highest", ...shown.map((line) => extreme(line, (a, b) => a > b))],
+        ["lowest", ...shown.map((line) => extreme(line, (a, b) => a < b))],
+        ...x.map((step) => [whole(step), ...shown.map((line) => value(line, step))]),
+      ],
     );
   }
+}
+
+/** The most extreme value of a line, with its step: a table of some steps must not hide a spike. */
+function extreme({ values, x }, beats) {
+  let best = -1;
+  values.forEach((value, n) => {
+    if (Number.isFinite(value) && (best < 0 || beats(value, values[best]))) best = n;
+  });
+  return best < 0 ? "–" : `${short(values[best])} (step ${whole(x[best])})`;
 }
 
 function runKey(runs, how) {
