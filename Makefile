@@ -2,6 +2,8 @@
 # make check  style and types only                 make bench   timings beside other tools
 # make test-trainers   the callbacks in real fastai, Lightning, transformers, Accelerate and Keras
 # make test-browser    the page and the report in a real Chromium
+# make test-frameworks   the conformance suite on each framework, and their records compared
+# make test-sinks      what TensorBoard, wandb, MLflow, trackio and Parquet readers find of a run
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -9,8 +11,14 @@ READY := .venv/.ready
 
 TRAINERS := .venv-trainers
 TRAINERS_READY := $(TRAINERS)/.ready
+SINKS := .venv-sinks
+SINKS_READY := $(SINKS)/.ready
 
-.PHONY: setup demo test test-trainers test-browser check bench clean
+# A framework is a folder of tests with requirements, and has an environment of its own.
+FRAMEWORKS := $(patsubst tests/frameworks/%/requirements.txt,%,$(wildcard tests/frameworks/*/requirements.txt))
+
+.PHONY: setup demo test test-trainers test-frameworks test-sinks test-browser check bench clean
+.SECONDARY:
 
 setup: $(READY)
 
@@ -54,9 +62,33 @@ test-trainers: $(TRAINERS_READY)
 test-browser: .venv/.browser
 	$(BIN)/pytest -q tests/browser
 
+.venv-%/.ready: tests/frameworks/%/requirements.txt pyproject.toml setup.py
+	$(PYTHON) -m venv .venv-$*
+	.venv-$*/bin/pip install --quiet --requirement tests/frameworks/$*/requirements.txt
+	.venv-$*/bin/pip install --quiet --no-deps --editable .
+	touch $@
+
+# Its own tests, its page of the docs, and its records, which are compared at the end.
+framework-%: .venv-%/.ready
+	.venv-$*/bin/pytest -q -c tests/frameworks/pytest.ini tests/frameworks/$* docs/frameworks/$*.md
+
+test-frameworks: setup $(addprefix framework-,$(FRAMEWORKS))
+	$(BIN)/pytest -q -c tests/frameworks/pytest.ini tests/frameworks/test_across.py
+
+# The same for what sinks write to.
+$(SINKS_READY): tests/sinks/requirements.txt constraints.txt
+	$(PYTHON) -m venv $(SINKS)
+	$(SINKS)/bin/pip install --quiet --constraint constraints.txt torch==2.13.0
+	$(SINKS)/bin/pip install --quiet --constraint constraints.txt --requirement tests/sinks/requirements.txt
+	$(SINKS)/bin/pip install --quiet --no-deps --editable .
+	touch $(SINKS_READY)
+
+test-sinks: $(SINKS_READY)
+	$(SINKS)/bin/pytest -q tests/sinks
+
 bench: setup
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[torch,dev,bench]'
 	$(BIN)/python -m bench
 
 clean:
-	rm -rf .venv $(TRAINERS) build src/*.egg-info src/hookline/lines/_kernel*.so
+	rm -rf .venv $(TRAINERS) $(SINKS) $(addprefix .venv-,$(FRAMEWORKS)) build src/*.egg-info src/hookline/lines/_kernel*.so

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+import hookline
 from hookline import lines
 
 WATCHED = """
@@ -35,6 +36,32 @@ def test_doctor_tells_which_kernel_is_in_use():
 def test_doctor_speaks_json():
     found = json.loads(run("-m", "hookline", "doctor", "--json").stdout)
     assert found["kernel"] == lines.kernel_in_use() and found["packages"]["torch"].startswith("2.")
+
+
+def test_doctor_tells_what_each_framework_can_do_and_imports_none():
+    code = (
+        "import sys; from hookline.cli.doctor import findings; found = findings()\n"
+        "import json; print(json.dumps(found))\n"
+        "assert not {'torch', 'mindspore', 'mxnet', 'jax', 'flax'} & set(sys.modules)\n"
+    )
+    done = run("-c", code)
+    assert done.returncode == 0, done.stderr
+    frameworks = json.loads(done.stdout)["frameworks"]
+    assert "numpy" not in frameworks and next(iter(frameworks)) == "torch"
+    for name, framework in hookline.capabilities().items():
+        if framework.models:
+            told = frameworks[name]
+            assert told["features"] == {feature: framework.can(feature) for feature in framework.answers}
+            assert {no["feature"] for no in told["no"]} == {f for f, yes in told["features"].items() if not yes}
+    assert frameworks["torch"]["tested"] is True
+
+
+def test_doctor_prints_the_reason_for_every_no():
+    printed = run("-m", "hookline", "doctor").stdout
+    for framework in hookline.capabilities().values():
+        if framework.models:
+            assert framework.models in printed
+            assert all(no.why in printed for no in framework.answers.values() if no is not None)
 
 
 def test_doctor_without_a_framework_says_so_with_its_exit_code():

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from hookline.version import __version__ as __version__
 
 _HOME = {
+    "backends.capabilities": ("capabilities",),
     "errors": (
         "ForwardError",
         "HookError",
@@ -24,11 +25,13 @@ _HOME = {
         "RecordingTooLarge",
         "RunError",
         "Unsupported",
+        "UntestedVersion",
         "WrongReplacement",
     ),
     "hooks.backward": ("HookBackward",),
     "hooks.edit": ("edit", "skip"),
     "hooks.handles": ("Handle",),
+    "hooks.operators": ("OpEvent", "register_op_hook"),
     "hooks.record": ("record",),
     "hooks.recording": ("Recording",),
     "hooks.register": (
@@ -68,7 +71,7 @@ _HOME = {
     "summaries.summary": ("Summary", "summary"),
     "summaries.trace": ("Trace", "trace"),
 }
-_FOLDERS = ("lines", "plots", "schedule", "testing")
+_FOLDERS = ("lines", "plots", "schedule", "sinks", "testing")
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 
 __all__ = ["__version__", *sorted(_MODULE_OF)]  # a list of names, written once above
@@ -92,7 +95,9 @@ if TYPE_CHECKING:
     from hookline import lines as lines
     from hookline import plots as plots
     from hookline import schedule as schedule
+    from hookline import sinks as sinks
     from hookline import testing as testing
+    from hookline.backends.capabilities import capabilities as capabilities
     from hookline.errors import ForwardError as ForwardError
     from hookline.errors import HookError as HookError
     from hookline.errors import HooklineError as HooklineError
@@ -103,11 +108,14 @@ if TYPE_CHECKING:
     from hookline.errors import RecordingTooLarge as RecordingTooLarge
     from hookline.errors import RunError as RunError
     from hookline.errors import Unsupported as Unsupported
+    from hookline.errors import UntestedVersion as UntestedVersion
     from hookline.errors import WrongReplacement as WrongReplacement
     from hookline.hooks.backward import HookBackward as HookBackward
     from hookline.hooks.edit import edit as edit
     from hookline.hooks.edit import skip as skip
     from hookline.hooks.handles import Handle as Handle
+    from hookline.hooks.operators import OpEvent as OpEvent
+    from hookline.hooks.operators import register_op_hook as register_op_hook
     from hookline.hooks.record import record as record
     from hookline.hooks.recording import Recording as Recording
     from hookline.hooks.register import installed as installed

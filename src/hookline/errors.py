@@ -12,6 +12,8 @@ HooklineError
 └── HookError           also RuntimeError: an error inside a user's hook, with its site
     └── WrongReplacement    also ValueError: a hook returned what its site can't take
 
+UntestedVersion is a UserWarning: a framework in a version that hookline was never tested with.
+
 The second base lets ordinary code (`except LookupError`) go on working.
 """
 
@@ -60,6 +62,10 @@ class Unsupported(HooklineError, NotImplementedError):
     def __init__(self, *, backend: str, feature: str, why: str, instead: str) -> None:
         self.backend, self.feature, self.why, self.instead = backend, feature, why, instead
         super().__init__(f"{feature} is not supported on {backend}: {why}. Instead: {instead}.")
+
+
+class UntestedVersion(UserWarning):
+    """The framework in use is of a version that hookline was never tested with."""
 
 
 class MissingExtra(HooklineError, ImportError):

@@ -7,41 +7,77 @@ never imports one to find out whether it is there.
 from __future__ import annotations
 
 import importlib
+import sys
+import warnings
+from functools import cache
 from typing import Any
 
+from hookline.backends.capabilities import Framework, capabilities
 from hookline.backends.protocol import Backend
-from hookline.errors import InvalidArgument
-
-BACKENDS = {"torch": "hookline.backends.torch"}
-"""Root package of a framework -> the module whose `BACKEND` enters it."""
+from hookline.errors import InvalidArgument, UntestedVersion
 
 
 def resolve(model: Any) -> Backend:
     """The backend of `model`'s framework; InvalidArgument where `model` is not a model of any."""
-    for base in type(model).__mro__:
-        root = base.__module__.partition(".")[0]
-        if root in BACKENDS:
-            backend: Backend = importlib.import_module(BACKENDS[root]).BACKEND
-            if backend.is_model(model):
-                return backend
+    for name in _named_by(type(model)):
+        backend = entered(name)
+        if backend.is_model(model):
+            return backend
+    known = {name: framework.models for name, framework in capabilities().items() if framework.models}
     raise InvalidArgument(
         f"a model is wanted, a {type(model).__module__}.{type(model).__qualname__} came. "
-        f"hookline knows the models of {', '.join(BACKENDS)}; for torch that is a torch.nn.Module."
+        f"hookline knows the models of {', '.join(known)}: {', '.join(known.values())}."
     )
 
 
 def of_tensor(tensor: Any) -> Backend:
     """The backend whose tensor this is; InvalidArgument where it is no tensor of any."""
-    for base in type(tensor).__mro__:
-        root = base.__module__.partition(".")[0]
-        if root in BACKENDS and isinstance(tensor, (backend := named(root)).tensor):
+    for name in _named_by(type(tensor)):
+        if isinstance(tensor, (backend := entered(name)).tensor):
             return backend
-    raise InvalidArgument(f"a tensor of {', '.join(BACKENDS)} is wanted, a {type(tensor).__name__} came.")
+    raise InvalidArgument(f"a tensor of {', '.join(capabilities())} is wanted, a {type(tensor).__name__} came.")
 
 
 def named(name: str) -> Backend:
-    """The backend of that name, its framework imported if need be."""
-    if name not in BACKENDS:
-        raise InvalidArgument(f"no backend is called {name!r}; there are {', '.join(BACKENDS)}.")
-    backend: Backend = importlib.import_module(BACKENDS[name]).BACKEND
+    """The backend of that name, its framework imported if need be; ImportError where that is not installed."""
+    if name not in capabilities():
+        raise InvalidArgument(f"no backend is called {name!r}; there are {', '.join(capabilities())}.")
+    return entered(name)
+
+
+@cache
+def entered(name: str) -> Backend:
+    """The backend of a framework that is there; a version of it that was never tested is warned of, once."""
+    framework = capabilities()[name]
+    backend: Backend = importlib.import_module(framework.home).BACKEND
+    _check_version(framework)
     return backend
+
+
+def _named_by(kind: type) -> list[str]:
+    """The frameworks whose packages the classes of `kind` come from, the nearest class first.
+
+    What a backend makes itself to stand in for a tensor tells its framework as `stands_in_for`.
+    """
+    if (own := getattr(kind, "stands_in_for", None)) in capabilities():
+        return [own]
+    roots = _roots()
+    found = (roots.get(base.__module__.partition(".")[0]) for base in kind.__mro__)
+    return list(dict.fromkeys(name for name in found if name is not None))
+
+
+@cache
+def _roots() -> dict[str, str]:
+    return {root: framework.name for framework in capabilities().values() for root in framework.roots}
+
+
+def _check_version(framework: Framework) -> None:
+    version = getattr(sys.modules.get(framework.roots[0]), "__version__", None)
+    if version is not None and not framework.covers(str(version)):
+        low, high = framework.tested
+        warnings.warn(
+            f"{framework.package} {version} is not among the versions that hookline was tested with: from {low}, "
+            f"below {high}. It may work all the same; the suite in hookline.testing.conformance tells.",
+            UntestedVersion,
+            stacklevel=5,
+        )

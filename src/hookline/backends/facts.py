@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from hookline.errors import Unsupported
 from hookline.trees import parts
 
 
@@ -79,7 +80,8 @@ class CallFact:
 class RunFacts:
     """One run: the modules, the calls in the order in which they began, and how it ended.
 
-    `real` tells whether tensors were computed; `error` is what ended the run, in the call `failed_in`.
+    `real` tells whether tensors were computed; `error` is what ended the run, in the call `failed_in`;
+    `no_costs` is what asking for costs raises, where a backend does not count them.
     """
 
     modules: list[ModuleFact]
@@ -89,6 +91,7 @@ class RunFacts:
     error: Exception | None = None
     failed_in: int | None = None
     notes: list[str] = field(default_factory=list)
+    no_costs: Unsupported | None = None
 
 
 def described(tree: Any, tensor: type, fact: Callable[[Any], TensorFact]) -> Any:

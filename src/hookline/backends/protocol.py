@@ -1,122 +1,35 @@
-"""Backend: what hookline needs of a framework, and nothing more.
+"""Backend: what hookline needs of a framework, and nothing more, by subject.
 
-A new framework is one file or folder that provides these methods; `hookline.testing` holds the
-suite that such a backend must pass.
+A new framework is a folder with a class that has these methods. Most of what frameworks share is in
+`common.Common`, to be derived from; `hookline.testing.conformance` is the suite that such a backend must pass.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, nullcontext
-from enum import IntEnum
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
+from hookline.backends.capabilities import Framework
 from hookline.backends.facts import ModuleFact, RunFacts
-
-
-class Rank(IntEnum):
-    """In which order taps of one module run, whatever the order in which they were placed.
-
-    Before the forward: EDIT, OBSERVE, GRADIENT. After it: ORIGINAL, EDIT, GRADIENT, OBSERVE, STOP.
-    So a recording sees values after every edit, a gradient belongs to the value that really crossed,
-    and a forward is ended only when everybody has seen it.
-    """
-
-    ORIGINAL = -1
-    EDIT = 0
-    GRADIENT = 1
-    OBSERVE = 2
-    STOP = 3
-
-
-class Label(NamedTuple):
-    """Whose tap this is: what `installed` shows."""
-
-    owner: str
-    kind: str
-    site: str
-    placed_at: str = ""
-
-
-class Tap:
-    """What hookline puts into a module: called before or after its forward, labelled, never copied.
-
-    `after` and `kwargs` say how it is called: (module, args[, kwargs]) before the forward, (module,
-    args[, kwargs], output) after it. What it returns replaces (args, kwargs) or the output. In a deep
-    copy of the model it is inert, and pickled it is a callable of the standard library, so that a
-    saved model loads where hookline is not installed.
-    """
-
-    label: Label
-    after = True
-    kwargs = True
-    rank = Rank.OBSERVE
-    order = 0
-
-    def __call__(self, *args: Any) -> Any:
-        raise NotImplementedError
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Inert:
-        return Inert()
-
-    def __reduce__(self) -> Any:
-        return _inert_pickle()
-
-
-class FunctionTap(Tap):
-    """A tap that calls a function."""
-
-    def __init__(
-        self,
-        fn: Callable[..., Any],
-        label: Label,
-        *,
-        after: bool = True,
-        kwargs: bool = True,
-        rank: Rank = Rank.OBSERVE,
-    ) -> None:
-        self.fn = fn
-        self.label, self.after, self.kwargs, self.rank = label, after, kwargs, rank
-
-    def __call__(self, *args: Any) -> Any:
-        return self.fn(*args)
-
-
-class Inert:
-    """What a copy has in place of a tap: called, it takes itself out of the copy's forward hooks."""
-
-    def __call__(self, module: Any, *rest: Any) -> None:
-        for name, hooks in vars(module).items():
-            if name.startswith("_forward") and isinstance(hooks, dict):
-                for number in [number for number, hook in hooks.items() if hook is self]:
-                    del hooks[number]
-
-    def __reduce__(self) -> Any:
-        return _inert_pickle()
-
-
-def _inert_pickle() -> Any:
-    # nullcontext().__exit__ takes anything and returns None.
-    return getattr, (nullcontext(), "__exit__")
-
-
-class Wish(NamedTuple):
-    """A tap to place, and on which module."""
-
-    module: Any
-    tap: Tap
-
+from hookline.backends.operators import Operator, OpListener
+from hookline.backends.tap import COUNTING as COUNTING
+from hookline.backends.tap import Figures as Figures
+from hookline.backends.tap import FunctionTap as FunctionTap
+from hookline.backends.tap import Inert as Inert
+from hookline.backends.tap import Label as Label
+from hookline.backends.tap import Needs as Needs
+from hookline.backends.tap import Rank as Rank
+from hookline.backends.tap import Tap as Tap
+from hookline.backends.tap import Undo as Undo
+from hookline.backends.tap import Wish as Wish
 
 GradSink = Callable[[list[int], Any], Any]
 """Takes (numbers of the places where a tensor stands, its gradient); a result may replace it."""
 
 JointSink = Callable[[list[Any]], "list[Any] | None"]
 """Takes the gradients of all places, None where there is none; may return others."""
-
-Undo = Callable[[], None]
-"""Takes back what was done; a second time does nothing."""
-
 
 Layout = tuple[tuple[int, ...], tuple[int, ...]]
 """Shape, and strides in elements."""
@@ -153,13 +66,8 @@ class Joining(Protocol):
         """The output to go on with."""
 
 
-class Backend(Protocol):
-    """The entry to one framework."""
-
-    name: str
-    tensor: type
-
-    # The tree of a model
+class Trees(Protocol):
+    """The tree of a model: its modules, their names, their tensors."""
 
     def is_model(self, thing: Any) -> bool:
         """Whether `thing` is a model of this framework."""
@@ -173,7 +81,9 @@ class Backend(Protocol):
     def tensors_of(self, model: Any) -> dict[str, Any]:
         """Every parameter and buffer by its dotted name."""
 
-    # Taps
+
+class Placing(Protocol):
+    """Taps, and what else is put into a model for a while."""
 
     def place(self, wishes: list[Wish]) -> Undo:
         """Places all taps, or none."""
@@ -190,7 +100,9 @@ class Backend(Protocol):
     def swap_data(self, tensor: Any, data: Any) -> Undo:
         """Has a parameter or buffer hold `data` for a while."""
 
-    # Values
+
+class Values(Protocol):
+    """Tensors: copied, compared, moved."""
 
     def snapshot(self, tensor: Any, device: Any = None, dtype: Any = None) -> Any:
         """A copy that no later operation can change, without history."""
@@ -225,13 +137,18 @@ class Backend(Protocol):
     def dtype(self, dtype: Any) -> Any:
         """The framework's dtype from one, from its name, or None."""
 
-    # Statistics
+
+class Statistics(Protocol):
+    """What statistics are taken of, and where; `common.Common` has all of it for arrays of numpy."""
 
     def address(self, tensor: Any, strided: bool = False) -> Address | None:
         """Where the values lie, for the C kernel to read; None where it can't, as `tensor` is.
 
         With `strided` the layout is told even of values that lie behind each other.
         """
+
+    def has_fractions(self, tensor: Any) -> bool:
+        """Whether its numbers are floating-point or complex, not whole or true and false."""
 
     def reducible(self, tensor: Any) -> Any:
         """`tensor` in a form that statistics are taken of: real floats, no history; Unsupported where none is."""
@@ -246,10 +163,12 @@ class Backend(Protocol):
     def fetched(self, tensors: list[Any]) -> list[Any]:
         """Tensors of 64-bit integers as flat numpy arrays, with one transfer for each device."""
 
-    # Gradients
 
-    def heard(self, output: Any, sink: GradSink) -> None:
-        """Has `sink` called with each gradient of `output`."""
+class GradientTaps(Protocol):
+    """Gradients of what enters and leaves a module, heard or replaced."""
+
+    def heard(self, output: Any, sink: GradSink) -> Any:
+        """`output` to go on with; `sink` is called with each gradient of it."""
 
     def site_memory(self, module: Any) -> Any:
         """What the passages of one site may remember from call to call."""
@@ -269,7 +188,35 @@ class Backend(Protocol):
     def hear_parameters(self, module: Any, sink: Callable[[str, Any], None], label: Label) -> Undo:
         """Has `sink(name, grad)` called for each of the module's own parameters."""
 
-    # Recomputation (activation checkpointing)
+
+class Operators(Protocol):
+    """Every operator that a model runs; `operators.py` names them for all frameworks."""
+
+    def operator_names(self) -> Sequence[Operator]:
+        """Every operator there is; empty where the framework does not tell."""
+
+    def hook_operators(self, model: Any, places: dict[str, Any], listener: OpListener, label: Label) -> Undo:
+        """Has `listener` told of each operator that runs in these modules of the model or their parts."""
+
+    def unseen(self) -> AbstractContextManager[None]:
+        """A block whose operators are no model's: a user's function that works on recorded values."""
+
+
+class Compiling(Protocol):
+    """Programs made of code before it runs; `immediate.Immediate` is for frameworks that run it as it is."""
+
+    def hooked(self, hook: Callable[..., Any], label: Label) -> Callable[..., Any]:
+        """A user's hook in the form in which a tap calls it."""
+
+    def lasting(self, module: Any) -> Any:
+        """The module to hand to a hook that runs when the call of `module` is over."""
+
+    def settled(self) -> None:
+        """Waits until every tap has seen what has passed it so far; raises what a hook raised meanwhile."""
+
+
+class Recomputation(Protocol):
+    """Activation checkpointing; `common.Common` is for frameworks where a forward never runs again."""
 
     def backward_number(self) -> int:
         """Which backward is under way; -1 where none is."""
@@ -283,14 +230,15 @@ class Backend(Protocol):
     def recomputed(self, calls: list[Any]) -> Any:
         """Which of these calls the forward under way repeats; None where it can't be told."""
 
-    # Training
 
-    def hear_steps(
-        self, model: Any, before: Callable[[set[int]], None], after: Callable[[set[int]], None]
-    ) -> Undo:
+class Training(Protocol):
+    """Optimizer steps, modes, parameters and their gradients."""
+
+    def hear_steps(self, model: Any, before: Callable[..., None], after: Callable[[set[int]], None]) -> Undo:
         """Has `before` and `after` called around each step of an optimizer of this model.
 
-        They get the ids of the parameters that the optimizer holds.
+        They get the ids of the parameters that the optimizer holds; `before` also the gradients by these ids,
+        where a framework keeps them outside of the parameters.
         """
 
     def needs_gradient(self, tree: Any) -> bool:
@@ -311,7 +259,9 @@ class Backend(Protocol):
     def rank(self) -> int:
         """The number of this process among those that train together."""
 
-    # The audit
+
+class Auditing(Protocol):
+    """What the audit of a recording asks."""
 
     def why_silent(self, modules: dict[str, Any], name: str) -> str | None:
         """What the code tells of a module that was never called."""
@@ -322,7 +272,11 @@ class Backend(Protocol):
     def written_since(self, views: list[tuple[Any, int]]) -> bool:
         """Whether one of these (tensor, version) pairs was written to in place since."""
 
-    # What a model is
+
+class Describing(Protocol):
+    """What summaries and traces are made of; `forward_name` is what the framework calls a forward."""
+
+    forward_name: str
 
     def modules_of(self, model: Any) -> list[ModuleFact]:
         """A fact for each module, in order of definition."""
@@ -347,10 +301,34 @@ class Backend(Protocol):
     def forward_of(self, module: Any) -> tuple[Callable[..., Any], str]:
         """The function that runs when the module is called, and whose it is."""
 
-    # Files
+
+class Files(Protocol):
+    """Tensors in safetensors files."""
 
     def write_safetensors(self, path: Path, tensors: dict[str, Any], metadata: dict[str, str]) -> None:
         """Writes tensors to a new file."""
 
     def read_safetensors(self, path: Path, keys: list[str] | None = None) -> dict[str, Any]:
         """The tensors of a file by name."""
+
+
+class Backend(
+    Trees,
+    Placing,
+    Values,
+    Statistics,
+    GradientTaps,
+    Operators,
+    Compiling,
+    Recomputation,
+    Training,
+    Auditing,
+    Describing,
+    Files,
+    Protocol,
+):
+    """The entry to one framework: all of the above. `framework` declares what of it works."""
+
+    name: str
+    tensor: type
+    framework: Framework

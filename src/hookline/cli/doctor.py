@@ -11,7 +11,6 @@ import click
 
 import hookline
 
-FRAMEWORKS = {"torch": "models, hooks, statistics"}
 OPTIONAL = {
     "numpy": "statistics",
     "safetensors": "saved recordings",
@@ -31,23 +30,55 @@ def command(as_json: bool) -> None:
         click.echo(f"hookline {found['hookline']}, Python {found['python']}, {found['platform']}")
         why = f" ({found['kernel_why']})" if found["kernel_why"] else ""
         click.echo(f"statistics kernel: {found['kernel']}{why}")
-        for name, what in {**FRAMEWORKS, **OPTIONAL}.items():
-            installed = found["packages"][name]
-            state = installed or f"not installed: pip install {name}"
-            click.echo(f"{'ok ' if installed else '-- '} {name:<12} {state:<36} {what}")
-    if not any(found["packages"][name] for name in FRAMEWORKS):
+        for name, framework in found["frameworks"].items():
+            _tell(framework["package"], framework["version"], f"models of {name}: {framework['models']}")
+            if framework["version"] and not framework["tested"]:
+                click.echo(f"    hookline was tested with {framework['package']} {framework['tested_versions']}")
+            for no in framework["no"]:
+                click.echo(f"    no {no['feature']}: {no['why']}. Instead: {no['instead']}.")
+        for name, what in OPTIONAL.items():
+            _tell(name, found["packages"][name], what)
+    if not any(framework["version"] for framework in found["frameworks"].values()):
         raise SystemExit(1)
 
 
+def _tell(package: str, installed: str | None, what: str) -> None:
+    state = installed or f"not installed: pip install {package}"
+    click.echo(f"{'ok ' if installed else '-- '} {package:<12} {state:<36} {what}")
+
+
 def findings() -> dict[str, Any]:
-    """What there is, by name; a package that is not installed has None for its version."""
+    """What there is, by name; a package that is not installed has None for its version.
+
+    Of a framework, what its backend declares is told as well; no framework is imported for it.
+    """
+    known = {name: declared for name, declared in hookline.capabilities().items() if declared.models}
     return {
         "hookline": hookline.__version__,
         "python": platform.python_version(),
         "platform": f"{platform.system()} {platform.machine()}",
         "kernel": hookline.lines.kernel_in_use(),
         "kernel_why": hookline.lines.why_not_native(),
-        "packages": {name: _version(name) for name in (*FRAMEWORKS, *OPTIONAL)},
+        "frameworks": {name: _framework(declared) for name, declared in known.items()},
+        "packages": {name: _version(name) for name in (*(f.package for f in known.values()), *OPTIONAL)},
+    }
+
+
+def _framework(declared: Any) -> dict[str, Any]:
+    installed = _version(declared.package)
+    features = {feature: declared.can(feature) for feature in declared.answers}
+    return {
+        "package": declared.package,
+        "version": installed,
+        "tested": installed is not None and declared.covers(installed),
+        "tested_versions": f"from {declared.tested[0]}, below {declared.tested[1]}",
+        "models": declared.models,
+        "features": features,
+        "no": [
+            {"feature": feature, "why": no.why, "instead": no.instead}
+            for feature, no in declared.answers.items()
+            if no is not None
+        ],
     }
 
 

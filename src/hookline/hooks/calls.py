@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hookline.backends.protocol import Backend
-from hookline.errors import HookError, NotRecorded, RecordingTooLarge
+from hookline.errors import HookError, NotRecorded, RecordingTooLarge, Unsupported
 from hookline.hooks.budget import Budget, Cell
 from hookline.trees import ONE, filled, leaves, map_leaves
 
@@ -66,7 +66,8 @@ class Store:
     def _kept(self, tensor: Any, site: str) -> Any:
         source = self._backend.detached(tensor)
         try:
-            value = self._keep(source)  # type: ignore[misc]
+            with self._backend.unseen():
+                value = self._keep(source)  # type: ignore[misc]
         except Exception as error:
             raise HookError(site, "keep function", f"raised {type(error).__name__}: {error}") from error
         return map_leaves(
@@ -164,6 +165,9 @@ class Call:
 class SiteRecord:
     """What was recorded of one site; its own values are those of the last call."""
 
+    op = ""
+    """The operator's name, `aten.convolution`, where the site is one and no module."""
+
     def __init__(self, name: str, aliases: tuple[str, ...], store: Store | None) -> None:
         self.name = name
         self.aliases = aliases
@@ -172,6 +176,7 @@ class SiteRecord:
         self._calls: list[Call] = []
         self.why: str | None = None
         self._param_grads: dict[str, Any] | None = None
+        self.no_param_grads: Unsupported | None = None  # what reading them raises, where there can't be any
 
     @property
     def calls(self) -> list[Call]:
@@ -221,6 +226,8 @@ class SiteRecord:
     @property
     def param_grads(self) -> dict[str, Any]:
         """The gradients of the module's own parameters, of the last backward, by parameter name."""
+        if self.no_param_grads is not None:
+            raise self.no_param_grads
         if self._param_grads is None:
             raise NotRecorded(f"gradients were not recorded at {self.name!r}; pass grads=True.")
         return {name: loaded(grad) for name, grad in self._param_grads.items()}

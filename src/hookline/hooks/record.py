@@ -15,14 +15,17 @@ from types import TracebackType
 from typing import Any
 
 from hookline.backends import resolve
-from hookline.backends.protocol import Backend, FunctionTap, Label, Rank, Tap, Wish
+from hookline.backends.protocol import Backend, FunctionTap, Label, Needs, Rank, Tap, Wish
 from hookline.errors import InvalidArgument
 from hookline.hooks.budget import Budget, parse_bytes
 from hookline.hooks.calls import ONE_ARGUMENT, Call, SiteRecord, Store
 from hookline.hooks.handles import all_or_nothing
+from hookline.hooks.keeping import Keeping
+from hookline.hooks.operators import Chosen, Ops
 from hookline.hooks.pending import Pending
 from hookline.hooks.placing import callers_line, needs_callable
 from hookline.hooks.reasons import explain
+from hookline.hooks.recorded_ops import RecordedOps
 from hookline.hooks.recording import Recording
 from hookline.hooks.select import Place, Tree, select
 from hookline.hooks.session import Session, opened
@@ -39,19 +42,24 @@ def record(
     *,
     inputs: bool = False,
     grads: bool = False,
+    ops: Ops = False,
     device: Any = None,
     dtype: Any = None,
     keep: Callable[[Any], Any] | None = None,
     stop: bool = False,
     limit: int | str | None = None,
     spill: str | Path | None = None,
+    to: Any = None,
 ) -> Recorder:
     """A context manager that gives a Recording of the sites that `where` selects.
 
-    `inputs` keeps arguments, `grads` the gradients of inputs, outputs and parameters. `keep(tensor)`
+    `inputs` keeps arguments, `grads` the gradients of inputs, outputs and parameters. `ops` also records the
+    operators that run in these modules, all or those of a glob ("aten.*norm*"), as sites such as
+    `layer1.0.conv1/convolution`; with `grads` those of a backward as well. `keep(tensor)`
     reduces or slices each tensor before it is stored; `device` and `dtype` move and cast it. `stop`
     ends the forward, and with it the block, once every site has fired. Beyond `limit` bytes the
-    recording goes on in files in the folder `spill`, or ends in RecordingTooLarge.
+    recording goes on in files in the folder `spill`, or ends in RecordingTooLarge. `to` keeps it in a
+    run as well, from which `open_run(...).recordings` reads it: a folder, a RunStore or a Watch.
 
     >>> import torch
     >>> model = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.ReLU())
@@ -70,11 +78,18 @@ def record(
     if spill is not None and limit is None:
         raise InvalidArgument("record(spill=...) needs limit=...: the size at which spilling begins.")
     backend = resolve(model)
+    for feature, wanted in {"record": True, "grads": grads, "stop": stop, "save": spill is not None}.items():
+        if wanted:
+            backend.framework.need(feature)
     tree = Tree(backend.named_modules(model))
     places = select(tree, where)
     budget = None if limit is None else Budget(parse_bytes(limit), spill, backend.name)
     store = Store(backend, device=backend.device(device), dtype=backend.dtype(dtype), keep=keep, budget=budget)
-    return Recorder(backend, tree, places, store, inputs=inputs, grads=grads, stop=stop)
+    keeping = None if to is None else Keeping(to)
+    recorder = Recorder(backend, tree, places, store, keeping, inputs=inputs, grads=grads, stop=stop)
+    if ops is not False:
+        recorder.record_ops(model, Chosen(backend, ops))
+    return recorder
 
 
 class Recorder:
@@ -86,6 +101,7 @@ class Recorder:
         tree: Tree,
         places: list[Place],
         store: Store,
+        keeping: Keeping | None,
         *,
         inputs: bool,
         grads: bool,
@@ -94,6 +110,7 @@ class Recorder:
         self._backend = backend
         self._tree: Tree | None = tree
         self._store = store
+        self._keeping = keeping
         self._session = Session()
         self._attached = ExitStack()
         self._signal = StopForward()
@@ -102,12 +119,16 @@ class Recorder:
         self.tensor = backend.tensor
         self.in_recompute, self.backward_number = backend.in_recompute, backend.backward_number
         self.inputs, self.grads = inputs, grads
+        self.needs = Needs(inputs=inputs, replaces=False, grads=grads, stops=stop)
         kind = _FullSiteRecorder if inputs or grads else _SiteRecorder
         self.rank = Rank.STOP if stop else Rank.OBSERVE
         self.sites = [kind(self, place) for place in places]
         self.waiting = {site.record.name for site in self.sites} if stop else None
         self._entered = False
+        self._ops: RecordedOps | None = None
+        self._model: Any = None
         self.recording = Recording([site.record for site in self.sites], backend.name)
+        self.recording.settle = backend.settled
         store.recording = weakref.ref(self.recording)
 
     def __enter__(self) -> Recording:
@@ -116,12 +137,18 @@ class Recorder:
         self._entered = True
         if self._store.budget is not None:
             self._store.budget.open()
+        if self._keeping is not None:
+            self._keeping.open(self._facts())
         line = callers_line()
         wishes: list[Wish] = []
         for site in self.sites:
             site.label = Label("record", "recording", site.record.name, line)
             wishes += site.wishes()
-        placements = [partial(self._backend.place, wishes)]
+        placements: list[Callable[[], Callable[[], None]]] = [partial(self._backend.place, wishes)]
+        if self._ops is not None:
+            placements.append(
+                partial(self._ops.place, self._model, Label("record", "recording of operators", "", line))
+            )
         if self.grads:
             placements += [partial(self._hear_parameters, site, line) for site in self.sites]
         self._attached.enter_context(all_or_nothing(placements))
@@ -132,14 +159,30 @@ class Recorder:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
         self._session.close()
-        self._attached.close()
-        self._store.open = False
+        try:
+            self._attached.close()  # where values arrive later, it is waited for them here
+        finally:
+            self._store.open = False
+            self.recording.settle = None
         stopped = error is self._signal
         assert self._tree is not None
         explain(self, self._tree, self._backend, stopped=stopped, error=error)
+        if self._ops is not None:
+            self._ops.explain()
         # A recording outlives its model: what refers to modules goes now.
-        self._tree, self.sites = None, []
+        self._tree, self._model, self.sites = None, None, []
+        if self._keeping is not None:
+            self._keeping.take(self.recording)
+            self._keeping.close()
         return stopped
+
+    def record_ops(self, model: Any, chosen: Chosen) -> None:
+        """Has the operators that run in the sites recorded too."""
+        self._model, self._ops = model, RecordedOps(self, chosen)
+
+    def _facts(self) -> dict[str, Any]:
+        sites = [[site.record.name, type(site.place.module).__name__] for site in self.sites]
+        return {"backend": self._backend.name, "rank": self._backend.rank(), "sites": sites}
 
     def belongs_here(self) -> bool:
         """Whether the current context's events are this recording's."""
@@ -155,6 +198,10 @@ class Recorder:
 
     def _hear_parameters(self, site: _SiteRecorder, line: str) -> Callable[[], None]:
         label = Label("record", "recording of parameter gradients", site.record.name, line)
+        framework = self._backend.framework
+        if not framework.can("param_grads"):
+            site.record.no_param_grads = framework.unsupported("param_grads")
+            return lambda: None
         site.record.expect_param_grads()
         return self._backend.hear_parameters(site.place.module, site.record.take_param_grad, label)
 
@@ -170,6 +217,7 @@ class _SiteRecorder(Tap):
         self.recorder = recorder
         self.place = place
         self.store = store = recorder._store
+        self.needs = recorder.needs
         self.record = SiteRecord(place.name, place.aliases, store)
 
     def wishes(self) -> list[Wish]:
@@ -211,8 +259,9 @@ class _FullSiteRecorder(_SiteRecorder):
         return len(self.pending)
 
     def wishes(self) -> list[Wish]:
-        before = FunctionTap(self.before, self.label, after=False)
-        after = FunctionTap(self.after_forward, self.label, rank=self.recorder.rank)
+        before = FunctionTap(self.before, self.label, after=False, needs=self.needs)
+        needs = self.needs._replace(inputs=False)
+        after = FunctionTap(self.after_forward, self.label, rank=self.recorder.rank, needs=needs)
         return [Wish(self.place.module, before), Wish(self.place.module, after)]
 
     def before(self, module: Any, args: Any, kwargs: Any) -> Any:

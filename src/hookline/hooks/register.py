@@ -35,7 +35,8 @@ def register_forward_pre_hook(model: Any, hook: Hook, where: Any = None, *, with
     name = "register_forward_pre_hook"
     needs_callable(name, "hook", hook, 3 if with_kwargs else 2)
     kind = PreHookWithKwargs if with_kwargs else PreHook
-    return _place(model, where, name, "forward pre-hook", partial(_one_tap, kind, hook))
+    needs = ("forward_pre", "kwargs") if with_kwargs else ("forward_pre",)
+    return _place(model, where, name, "forward pre-hook", needs, partial(_one_tap, kind, hook))
 
 
 def register_forward_hook(model: Any, hook: Hook, where: Any = None, *, with_kwargs: bool = False) -> Handle:
@@ -53,7 +54,8 @@ def register_forward_hook(model: Any, hook: Hook, where: Any = None, *, with_kwa
     name = "register_forward_hook"
     needs_callable(name, "hook", hook, 4 if with_kwargs else 3)
     kind = PostHookWithKwargs if with_kwargs else PostHook
-    return _place(model, where, name, "forward hook", partial(_one_tap, kind, hook))
+    needs = ("forward", "kwargs") if with_kwargs else ("forward",)
+    return _place(model, where, name, "forward hook", needs, partial(_one_tap, kind, hook))
 
 
 def register_backward_pre_hook(model: Any, hook: Hook, where: Any = None) -> Handle:
@@ -67,7 +69,7 @@ def register_backward_pre_hook(model: Any, hook: Hook, where: Any = None) -> Han
     def wishes(backend: Backend, place: Place, label: Label) -> list[Wish]:
         return OutputGradients(backend, place, label, hook).wishes()
 
-    return _place(model, where, name, "backward pre-hook", wishes)
+    return _place(model, where, name, "backward pre-hook", ("backward_pre",), wishes)
 
 
 def register_backward_hook(model: Any, hook: Hook, where: Any = None, *, original: bool = False) -> Handle:
@@ -83,7 +85,8 @@ def register_backward_hook(model: Any, hook: Hook, where: Any = None, *, origina
     def wishes(backend: Backend, place: Place, label: Label) -> list[Wish]:
         return InputGradients(backend, place, label, hook).wishes(original=original)
 
-    return _place(model, where, name, "backward hook", wishes)
+    needs = ("backward", "original") if original else ("backward",)
+    return _place(model, where, name, "backward hook", needs, wishes)
 
 
 def installed(model: Any) -> list[Label]:
@@ -103,9 +106,16 @@ def _one_tap(kind: type[HookTap], hook: Hook, backend: Backend, place: Place, la
 
 
 def _place(
-    model: Any, where: Any, owner: str, kind: str, wishes: Callable[[Backend, Place, Label], list[Wish]]
+    model: Any,
+    where: Any,
+    owner: str,
+    kind: str,
+    needs: tuple[str, ...],
+    wishes: Callable[[Backend, Place, Label], list[Wish]],
 ) -> Handle:
     backend = resolve(model)
+    for feature in needs:
+        backend.framework.need(feature)
     places = select(Tree(backend.named_modules(model)), where)
     line = callers_line()
     all_wishes = [
@@ -123,7 +133,7 @@ class HookTap(Tap):
     rank = Rank.EDIT
 
     def __init__(self, hook: Hook, backend: Backend, label: Label) -> None:
-        self.hook, self.backend, self.label = hook, backend, label
+        self.hook, self.backend, self.label = backend.hooked(hook, label), backend, label
 
     def error(self, error: Exception) -> Exception:
         return hook_error(self.label.site, self.label.kind, self.hook, error)

@@ -43,6 +43,7 @@ def _register(model: Any, hook: Callable[..., Any], where: Any, when: tuple[str,
     kind = f"state-dict hook ({when[1]}-{when[0]})"
     needs_callable(f"a {kind}", "hook", hook, count)
     backend = resolve(model)
+    backend.framework.need("state_hooks")
     line = callers_line()
     placements = []
     for place in select(Tree(backend.named_modules(model)), where):

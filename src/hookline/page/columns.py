@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hookline.runs.database import GROUP, Reader
-from hookline.runs.frames import COUNTS, FLOATS, unpack_columns, unpack_histograms
+from hookline.sinks.database import GROUP, Reader
+from hookline.sinks.frames import COUNTS, FLOATS, unpack_columns, unpack_histograms
 
 STATS = (*FLOATS, *COUNTS)
 AT_ONCE = 32

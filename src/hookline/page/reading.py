@@ -13,7 +13,7 @@ import numpy as np
 from hookline.errors import RunError
 from hookline.page.columns import Columns, Counted, FileColumns
 from hookline.page.health import Finding, owners, verdicts
-from hookline.runs.database import Reader
+from hookline.sinks.database import Reader
 
 FILES = "rank*-*.sqlite"
 SILENT = 60.0

@@ -10,7 +10,7 @@ from typing import Any
 
 from hookline.errors import RunError
 from hookline.page.reading import FILES, OpenRun, state_of
-from hookline.runs.database import Reader
+from hookline.sinks.database import Reader
 
 DEEPEST = 4
 MOST_RUNS = 1000

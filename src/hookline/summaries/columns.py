@@ -77,17 +77,18 @@ COLUMNS: dict[str, Column] = {
 }
 
 WITHOUT_RUN = ("name", "type", "params", "param_bytes", "share", "note")
+WITHOUT_COSTS = ("name", "type", "output", "params", "share", "note")
 DEFAULT = ("name", "type", "output", "params", "macs", "share", "note")
+COSTS = {"macs", "flops", "activation_bytes", "saved_bytes"}
+"""Columns of what a run costs."""
 
 
-def chosen(columns: Iterable[str] | str | None, *, ran: bool) -> tuple[str, ...]:
+def chosen(columns: Iterable[str] | str) -> tuple[str, ...]:
     """The names of the columns to show; InvalidArgument where one does not exist.
 
-    >>> chosen("name,params", ran=True)
+    >>> chosen("name,params")
     ('name', 'params')
     """
-    if columns is None:
-        return DEFAULT if ran else WITHOUT_RUN
     names = tuple(part.strip() for part in columns.split(",")) if isinstance(columns, str) else tuple(columns)
     for name in names:
         if name not in COLUMNS:

@@ -55,12 +55,13 @@ def source(module: Any) -> Source:
         function, name = module, getattr(module, "__qualname__", repr(module))
     else:
         backend = resolve(module)
+        backend.framework.need("source")
         function, owner = backend.forward_of(module)
-        name = f"{owner}.forward"
+        name = f"{owner}.{backend.forward_name}"
         kind = type(module).__name__
         if owner.startswith("this "):
-            name = f"{kind}.forward"
-            notes.append(f"replaced on this very object; the class's own is {kind}.forward")
+            name = f"{kind}.{backend.forward_name}"
+            notes.append(f"replaced on this very object; the class's own is {name}")
         elif owner != kind:
             notes.append(f"{kind} inherits it from {owner}")
         script = getattr(module, "code", None)

@@ -13,9 +13,10 @@ from typing import Any
 from hookline.backends import resolve
 from hookline.backends.facts import RunFacts
 from hookline.backends.protocol import Backend
-from hookline.errors import ForwardError, InvalidArgument, MissingExtra
+from hookline.errors import ForwardError, InvalidArgument
 from hookline.hooks.session import Session
-from hookline.summaries.columns import Line, chosen, lines_of, shown
+from hookline.optional import need
+from hookline.summaries.columns import COSTS, DEFAULT, WITHOUT_COSTS, WITHOUT_RUN, Line, chosen, lines_of, shown
 from hookline.summaries.html import html_table
 from hookline.summaries.inputs import Inputs, of_learner, prepare
 from hookline.summaries.memory import TrainingMemory, estimate
@@ -52,9 +53,12 @@ def summary(
         model, batch = learner
         inputs = inputs or batch
     backend = resolve(model)
+    backend.framework.need("summary")
     if depth is not None and (type(depth) is not int or depth < 0):
         raise InvalidArgument(f"depth={depth!r} is no depth; 0 shows the model alone, None what fits a screen.")
-    shown_columns = None if columns is None else chosen(columns, ran=True)
+    shown_columns = None if columns is None else chosen(columns)
+    if shown_columns is not None and not COSTS.isdisjoint(shown_columns):
+        backend.framework.need("costs")
     if not inputs and not kwargs:
         return Summary(tree_of(backend.modules_of(model), None), None, depth, shown_columns)
     facts = run(backend, model, prepare(backend, model, inputs, kwargs, dtype), retry=dtype is None, real=real)
@@ -97,7 +101,8 @@ class Summary:
         self._root = root if depth is None else root.cut(depth)
         self._facts = facts
         self._depth = depth
-        self.columns = columns or chosen(None, ran=facts is not None)
+        self._counted = facts if facts is not None and facts.no_costs is None else None
+        self.columns = columns or (WITHOUT_RUN if facts is None else DEFAULT if self._counted else WITHOUT_COSTS)
         self.notes: list[str] = [] if facts is None else facts.notes
 
     # Totals
@@ -119,13 +124,13 @@ class Summary:
 
     @property
     def total_macs(self) -> int | None:
-        """Multiply-accumulates of one forward; None without a run."""
-        return None if self._facts is None else self._root.whole.macs
+        """Multiply-accumulates of one forward; None where they were not counted."""
+        return None if self._counted is None else self._root.whole.macs
 
     @property
     def activation_bytes(self) -> int | None:
-        """Bytes of what modules put out in memory of its own; None without a run."""
-        return None if self._facts is None else self._root.whole.activation_bytes
+        """Bytes of what modules put out in memory of its own; None where they were not counted."""
+        return None if self._counted is None else self._root.whole.activation_bytes
 
     @property
     def unknown_ops(self) -> dict[str, int]:
@@ -140,6 +145,8 @@ class Summary:
         """What one training step holds in memory, for this input and these modes."""
         if self._facts is None:
             raise InvalidArgument("the memory of training depends on the input: give summary one.")
+        if self._facts.no_costs is not None:
+            raise self._facts.no_costs
         return estimate(self._root.whole, optimizer)
 
     # As data
@@ -150,7 +157,7 @@ class Summary:
         return [self._row(row) for row in self._root.walk()]
 
     def _row(self, row: Row) -> dict[str, Any]:
-        ran = self._facts is not None
+        ran = self._counted is not None
         trainable = None if not row.whole.params else row.whole.trainable_params == row.whole.params
         return {
             "name": row.name,
@@ -189,13 +196,7 @@ class Summary:
 
     def to_pandas(self) -> Any:
         """The rows as a pandas DataFrame; its columns add up to the totals."""
-        try:
-            import pandas
-        except ModuleNotFoundError as error:
-            raise MissingExtra(
-                "Summary.to_pandas needs 'pandas', which is not installed. Run: pip install 'hookline[pandas]'; "
-                "or use .rows, a list of dicts."
-            ) from error
+        pandas = need("pandas", "'hookline[pandas]'", "Summary.to_pandas")
         return pandas.DataFrame(self.rows)
 
     # As a picture
@@ -223,11 +224,14 @@ class Summary:
             first = self._facts.calls[0]
             mode = "training" if self._facts.training else "eval"
             given = arguments(first.input, first.kwargs)
-            compute = f"{in_units(total.macs, 'MACs')} = {in_units(2 * total.macs, 'FLOPs')}"
-            totals["Compute"] = f"{compute} for {given} in {mode} mode"
-            totals["Activations"] = f"{in_bytes(total.activation_bytes)} put out by modules"
-            if self._facts.error is None:
-                totals["Training"] = str(self.training_memory())
+            if self._counted is None:
+                totals["Input"] = given
+            else:
+                compute = f"{in_units(total.macs, 'MACs')} = {in_units(2 * total.macs, 'FLOPs')}"
+                totals["Compute"] = f"{compute} for {given} in {mode} mode"
+                totals["Activations"] = f"{in_bytes(total.activation_bytes)} put out by modules"
+                if self._facts.error is None:
+                    totals["Training"] = str(self.training_memory())
         if unknown := self.unknown_ops:
             totals["Not counted"] = ", ".join(f"{name} ({count} x)" for name, count in unknown.items())
         if self._depth is None:

@@ -46,6 +46,7 @@ def trace(model: Any, *inputs: Any, dtype: Any = None, real: bool = False, **kwa
         model, batch = learner
         inputs = inputs or batch
     backend = resolve(model)
+    backend.framework.need("trace")
     given = prepare(backend, model, inputs, kwargs, dtype)
     facts = run(backend, model, given, retry=dtype is None, real=real, flow=True)
     if facts.error is not None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, NamedTuple
 
+from hookline.backends.protocol import Figures
 from hookline.lines import Reduced, Stats, collect, collect_channels, reduce, reduce_channels
 from hookline.lines.registry import on_tensors, values
-from hookline.runs.frames import Row
+from hookline.sinks.frames import Row
 
 BY_CHANNEL = ("output", "input", "grad_output", "grad_input")
 COLUMNS = ("count", "mean", "std", "min", "max", "absmax", "l2", "zeros", "near_zero", "nan", "inf")
@@ -39,7 +41,9 @@ class Gathered:
         self._wanted = wanted
         self._writes = version
         self._latest: tuple[weakref.ref[Any], int, Reduced] | None = None
-        self._on_tensors = tuple(found.name for found in on_tensors(wanted.stats))
+        found = on_tensors(wanted.stats)
+        self._on_tensors = tuple(statistic.name for statistic in found)
+        self.statistics = Figures(wanted.histogram, tuple(one.fn for one in found), wanted.channels)
         self._reduced: dict[Key, list[Reduced]] = {}
         self._channels: dict[Key, list[Reduced]] = {}
         self._numbers: dict[tuple[Key, str], Any] = {}
@@ -56,10 +60,16 @@ class Gathered:
         else:
             reduced = reduce(tensor, histogram, self._on_tensors)
             # Weak: a tensor that lives on makes the allocator fetch fresh memory for the next one.
-            self._latest = weakref.ref(tensor), self._writes(tensor), reduced
+            # (The arrays of MXNet can't be referred to weakly.)
+            with suppress(TypeError):
+                self._latest = weakref.ref(tensor), self._writes(tensor), reduced
         self._reduced.setdefault(key, []).append(reduced)
         if dim is not None and key.kind in BY_CHANNEL and tensor.ndim > dim:
             self._channels.setdefault(key, []).append(reduce_channels(tensor, dim))
+
+    def forget_latest(self) -> None:
+        """What comes next is reduced, also if it is the tensor that came last."""
+        self._latest = None
 
     def add_number(self, key: Key, name: str, number: Any) -> None:
         """One more column of a row; a number or a scalar tensor, read when the step ends."""

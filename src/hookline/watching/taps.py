@@ -6,7 +6,7 @@ import warnings
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from hookline.backends.protocol import FunctionTap, Label, Tap, Wish
+from hookline.backends.protocol import FunctionTap, Label, Needs, Tap, Wish
 from hookline.hooks.pending import Pending
 from hookline.hooks.select import Place
 from hookline.hooks.session import opened
@@ -26,19 +26,23 @@ class OutputWatcher(Tap):
         self.watch, self.place, self.label = watch, place, label
         self.calls = 0
         self.broken = False
+        self.needs = Needs(inputs=False, replaces=False, grads=watch.grads, statistics=watch.gathered.statistics)
 
     def wishes(self) -> list[Wish]:
         return [Wish(self.place.module, self)]
 
-    def __call__(self, module: Any, args: Any, output: Any) -> None:
-        if self.belongs_here():
-            repeated = self.watch.backend.in_recompute()
-            call = self.next_call(repeated)
-            if not repeated:
-                self.reduce(Key(self.place.name, "output", call, self.watch.mode), output)
-            if self.watch.grads:
-                key = Key(self.place.name, "grad_output", call, self.watch.mode)
-                self.watch.backend.heard(output, partial(self.hear, key))
+    def __call__(self, module: Any, args: Any, output: Any) -> Any:
+        if not self.belongs_here():
+            return None
+        repeated = self.watch.backend.in_recompute()
+        call = self.next_call(repeated)
+        if not repeated:
+            self.reduce(Key(self.place.name, "output", call, self.watch.mode), output)
+        if not self.watch.grads:
+            return None
+        key = Key(self.place.name, "grad_output", call, self.watch.mode)
+        new = self.watch.backend.heard(output, partial(self.hear, key))
+        return None if new is output else new
 
     def belongs_here(self) -> bool:
         mine = opened()
@@ -77,10 +81,12 @@ class FullWatcher(OutputWatcher):
         super().__init__(watch, place, label)
         self.pending = Pending()
         self.memory = watch.backend.site_memory(place.module)
+        self.needs = self.needs._replace(inputs=True)
+        # One for all steps: taps that are known already need no new program where one is compiled.
+        self.entrance = FunctionTap(self.before, label, after=False, needs=self.needs)
 
     def wishes(self) -> list[Wish]:
-        before = FunctionTap(self.before, self.label, after=False)
-        return [Wish(self.place.module, before), Wish(self.place.module, self)]
+        return [Wish(self.place.module, self.entrance), Wish(self.place.module, self)]
 
     def before(self, module: Any, args: Any, kwargs: Any) -> Any:
         if not self.belongs_here():
@@ -91,16 +97,16 @@ class FullWatcher(OutputWatcher):
         key = Key(self.place.name, "input", call, watch.mode)
         if not repeated:
             self.reduce(key, (args, kwargs))
-        listener = None
+        listener, new_args, new_kwargs = None, args, kwargs
         if watch.grads:
             listener = watch.backend.listener(
                 partial(self.hear, key._replace(kind="grad_input")),
                 partial(self.hear, key._replace(kind="grad_output")),
                 self.memory,
             )
-            args, kwargs = listener.enter(args, kwargs)
-        self.pending.put(kwargs, (None if repeated else key, listener))
-        return None
+            new_args, new_kwargs = listener.enter(args, kwargs)
+        self.pending.put(new_kwargs, (None if repeated else key, listener))
+        return None if new_args is args and new_kwargs is kwargs else (new_args, new_kwargs)
 
     def __call__(self, module: Any, args: Any, kwargs: Any, output: Any) -> Any:  # type: ignore[override]
         if (entry := self.pending.take(kwargs)) is None:

@@ -13,8 +13,10 @@ from typing import Any
 import torch
 from torch import nn
 
+from hookline.backends.arrays import BINS, HIGHEST, LOWEST, MANTISSA_BITS, MAX_DIMS, SIDE
 from hookline.backends.protocol import Address
 from hookline.backends.torch import compat
+from hookline.backends.torch.attribution import unseen
 from hookline.errors import Unsupported
 
 Tensor = torch.Tensor
@@ -30,13 +32,6 @@ _PLAIN = (Tensor, nn.Parameter)
 
 CHUNK = 1 << 22
 """Values that are widened to float64 at a time, so that a large tensor does not take several times its memory."""
-
-MAX_DIMS = 8
-
-# The bins of hookline.lines.bins; a test compares what they count.
-LOWEST, HIGHEST, MANTISSA_BITS = -149, 127, 1
-SIDE = ((HIGHEST - LOWEST + 1) << MANTISSA_BITS) + 2
-BINS = 2 * SIDE + 1
 
 
 def address(tensor: Tensor, strided: bool = False) -> Address | None:
@@ -177,7 +172,8 @@ def _histogram(x: Tensor) -> Tensor:
 @torch.no_grad()
 def scalars(functions: list[Callable[..., Any]], tensor: Tensor) -> Tensor:
     """The results of `function(tensor, torch)`, as the bits of float64."""
-    found = [torch.as_tensor(function(tensor, torch), device=tensor.device).double() for function in functions]
+    with unseen:
+        found = [torch.as_tensor(function(tensor, torch), device=tensor.device).double() for function in functions]
     return torch.stack([value.reshape(()) for value in found]).view(torch.int64)
 
 

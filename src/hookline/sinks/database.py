@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sqlite3
+import tempfile
+import threading
+from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from hookline.errors import RunError
-from hookline.runs.frames import IDENTITY, Block, Row, pack, unpack, unpack_columns
+from hookline.sinks.frames import IDENTITY, Block, Row, pack, unpack, unpack_columns
+from hookline.sinks.journal import SUFFIXES, connected, why_no_wal
 
 VERSION = 2
-"""Format 1 had histograms in the blocks of statistics."""
+"""Format 1 had histograms in the blocks of statistics, and no recordings."""
 GROUP = 16
 """Series are stored in groups of so many: a reader of one site then opens few blocks."""
 
@@ -21,30 +26,70 @@ CREATE TABLE series (number INTEGER PRIMARY KEY, site TEXT, kind TEXT, call INTE
 CREATE TABLE frame (number INTEGER PRIMARY KEY, series_group INTEGER, first INTEGER, last INTEGER, block BLOB,
     hists BLOB);
 CREATE INDEX frame_of_group ON frame (series_group);
+CREATE TABLE recording (number INTEGER PRIMARY KEY, file TEXT, step INTEGER, made TEXT, sites TEXT);
 """
 
 
-class Writer:
-    """Writes rows to a new file; used by one thread."""
+class Kept(NamedTuple):
+    """A recording in a run: its file in the run's folder, the step, when it was made, and which sites fired."""
 
-    def __init__(self, path: Path, meta: dict[str, Any]) -> None:
-        self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-        execute = self._connection.execute
-        # WAL lets others read while this writes; where the file system can't do it, SQLite answers with
-        # another mode and goes on with that one.
-        execute("PRAGMA journal_mode=WAL")
-        execute("PRAGMA synchronous=NORMAL")
-        self._connection.executescript(SCHEMA)
+    file: str
+    step: int | None
+    made: str
+    sites: list[str]
+
+
+class Writer:
+    """Writes to a file of this process's own, a new one or one that it has written before."""
+
+    def __init__(self, path: Path, meta: dict[str, Any], *, new: bool = True) -> None:
+        self._lock = threading.Lock()  # rows come from a thread, recordings from the one that trains
         self._series: dict[tuple[Any, ...], int] = {}
-        self.meta({**meta, "version": VERSION})
+        why = why_no_wal(path.parent)
+        if new:
+            journal = f"rollback, since WAL does not work here: {why}" if why else "wal"
+            self._make(path, {**meta, "journal": journal, "version": VERSION})
+        self._connection = connected(path)
+        self._connection.execute(f"PRAGMA journal_mode={'DELETE' if why else 'WAL'}")
+        self._connection.execute("PRAGMA synchronous=NORMAL")
+
+    def _make(self, path: Path, meta: dict[str, Any]) -> None:
+        """The file with its tables and facts, at once: a reader never finds half of them."""
+        temporary = path.with_name(f".{path.name}.part")
+        try:
+            self._connection = connected(temporary)
+            with closing(self._connection):
+                self._connection.executescript(SCHEMA)
+                self.meta(meta)
+            temporary.replace(path)
+        finally:
+            for suffix in SUFFIXES:
+                Path(f"{temporary}{suffix}").unlink(missing_ok=True)
 
     def meta(self, values: dict[str, Any]) -> None:
         """Sets facts of the run."""
         pairs = [(name, json.dumps(value)) for name, value in values.items()]
-        self._connection.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", pairs)
+        with self._lock:
+            self._connection.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", pairs)
 
     def write(self, rows: list[Row]) -> None:
         """Writes rows in one transaction: they are all there afterwards, or none is."""
+        with self._lock:
+            self._write(rows)
+
+    def add_recording(self, kept: Kept) -> None:
+        """Notes a recording whose file is there, whole."""
+        values = (kept.file, kept.step, kept.made, json.dumps(kept.sites))
+        with self._lock:
+            self._connection.execute("INSERT INTO recording (file, step, made, sites) VALUES (?, ?, ?, ?)", values)
+
+    def recordings(self) -> int:
+        """How many recordings are noted."""
+        with self._lock:
+            (count,) = self._connection.execute("SELECT COUNT(*) FROM recording").fetchone()
+        return int(count)
+
+    def _write(self, rows: list[Row]) -> None:
         execute = self._connection.execute
         series = dict(self._series)
         execute("BEGIN")
@@ -96,14 +141,30 @@ class Reader:
         self._hists = "hists" if self.meta.get("version", 0) > 1 else "NULL"
 
     def _opened(self) -> sqlite3.Connection:
-        uri = f"{self.path.absolute().as_uri()}?mode=ro"
         try:
-            connection = sqlite3.connect(uri, uri=True, check_same_thread=False)
-            connection.execute("SELECT COUNT(*) FROM meta")
-            return connection
-        except sqlite3.OperationalError:
-            # A folder that can't be written to has no place for SQLite's shared memory.
-            return sqlite3.connect(f"{uri}&immutable=1", uri=True, check_same_thread=False)
+            return _checked(_connected(f"{self.path.absolute().as_uri()}?mode=ro"))
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode == sqlite3.SQLITE_BUSY:
+                raise
+            if not any(Path(f"{self.path}{suffix}").exists() for suffix in ("-wal", "-journal")):
+                # A folder that can't be written to has no place for SQLite's shared memory.
+                return _connected(f"{self.path.absolute().as_uri()}?mode=ro&immutable=1")
+        # The process died while it wrote, and SQLite has to mend the file: a copy, since nothing here is ours.
+        with tempfile.TemporaryDirectory(prefix="hookline-") as folder:
+            for suffix in ("-wal", "-journal", ""):
+                if Path(f"{self.path}{suffix}").exists():
+                    shutil.copyfile(f"{self.path}{suffix}", Path(folder) / f"{self.path.name}{suffix}")
+            mended = _connected("file::memory:")
+            with closing(_checked(sqlite3.connect(Path(folder) / self.path.name))) as copy:
+                copy.backup(mended)
+            return mended
+
+    def recordings(self) -> list[Kept]:
+        """What is noted of recordings, in the order in which they were made."""
+        if self.meta.get("version", 0) < 2:
+            return []
+        found = self._all("SELECT file, step, made, sites FROM recording ORDER BY number")
+        return [Kept(file, step, made, json.loads(sites)) for file, step, made, sites in found]
 
     def series(self) -> dict[int, dict[str, Any]]:
         """{number: {site, kind, call, mode}}, in the order in which they first came."""
@@ -159,3 +220,18 @@ class Reader:
 
     def close(self) -> None:
         self._connection.close()
+
+
+def _connected(uri: str) -> sqlite3.Connection:
+    """A connection for reading, which any thread may use, one at a time."""
+    return sqlite3.connect(uri, uri=True, check_same_thread=False)
+
+
+def _checked(connection: sqlite3.Connection) -> sqlite3.Connection:
+    """The connection, after a first reading: SQLite finds out only then whether it can."""
+    try:
+        connection.execute("SELECT COUNT(*) FROM meta")
+    except sqlite3.Error:
+        connection.close()
+        raise
+    return connection

@@ -1,0 +1,147 @@
+"""Tap: what hookline puts into a module, and in which order taps run. The same in every framework."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+
+class Rank(IntEnum):
+    """In which order taps of one module run, whatever the order in which they were placed.
+
+    Before the forward: EDIT, OBSERVE, GRADIENT. After it: ORIGINAL, EDIT, GRADIENT, OBSERVE, STOP.
+    So a recording sees values after every edit, a gradient belongs to the value that really crossed,
+    and a forward is ended only when everybody has seen it.
+    """
+
+    ORIGINAL = -1
+    EDIT = 0
+    GRADIENT = 1
+    OBSERVE = 2
+    STOP = 3
+
+
+class Label(NamedTuple):
+    """Whose tap this is: what `installed` shows."""
+
+    owner: str
+    kind: str
+    site: str
+    placed_at: str = ""
+
+
+class Figures(NamedTuple):
+    """What is computed of each tensor that a tap sees, where the tap wants numbers and not the tensor itself.
+
+    `functions` take (tensor, xp) and give a number; along `dim`, if there is one, channels are reduced one by one.
+    """
+
+    histogram: bool = True
+    functions: tuple[Callable[..., Any], ...] = ()
+    dim: int | None = None
+
+
+class Needs(NamedTuple):
+    """What a tap takes of a call and may do to it: where code is compiled, that must be known before it runs.
+
+    `inputs` and `outputs` are values; without both, the tap only counts calls. If it `replaces`, it may return
+    other values. `grads` are gradients that it listens to: of the arguments, or of the output if it runs after the
+    forward; `joint` ones come all at once, and it may replace them. `stops`: it may end the forward. With
+    `statistics` it is content with these numbers.
+    """
+
+    inputs: bool = True
+    outputs: bool = True
+    replaces: bool = True
+    grads: bool = False
+    joint: bool = False
+    stops: bool = False
+    statistics: Figures | None = None
+
+
+COUNTING = Needs(inputs=False, outputs=False, replaces=False)
+"""The needs of a tap that looks at no value."""
+
+
+class Tap:
+    """What hookline puts into a module: called before or after its forward, labelled, never copied.
+
+    `after` and `kwargs` say how it is called: (module, args[, kwargs]) before the forward, (module,
+    args[, kwargs], output) after it. What it returns replaces (args, kwargs) or the output. In a deep
+    copy of the model it is inert, and pickled it is a callable of the standard library, so that a
+    saved model loads where hookline is not installed. One that `may_miss` calls is not worth running
+    compiled code as it is written for. One that is `first_in_backward` gets the gradient before other
+    taps of the site do.
+    """
+
+    label: Label
+    after = True
+    kwargs = True
+    rank = Rank.OBSERVE
+    order = 0
+    index = 0
+    needs = Needs()
+    may_miss = False
+    first_in_backward = False
+
+    def __call__(self, *args: Any) -> Any:
+        raise NotImplementedError
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Inert:
+        return Inert()
+
+    def __reduce__(self) -> Any:
+        return _inert_pickle()
+
+
+class FunctionTap(Tap):
+    """A tap that calls a function."""
+
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        label: Label,
+        *,
+        after: bool = True,
+        kwargs: bool = True,
+        rank: Rank = Rank.OBSERVE,
+        needs: Needs | None = None,
+    ) -> None:
+        self.fn = fn
+        self.label, self.after, self.kwargs, self.rank = label, after, kwargs, rank
+        if needs is not None:
+            self.needs = needs
+
+    def __call__(self, *args: Any) -> Any:
+        return self.fn(*args)
+
+
+class Inert:
+    """What a copy has in place of a tap: called, it takes itself out of the copy's forward hooks."""
+
+    def __call__(self, module: Any, *rest: Any) -> None:
+        for name, hooks in vars(module).items():
+            if name.startswith("_forward") and isinstance(hooks, dict):
+                for number in [number for number, hook in hooks.items() if hook is self]:
+                    del hooks[number]
+
+    def __reduce__(self) -> Any:
+        return _inert_pickle()
+
+
+def _inert_pickle() -> Any:
+    # nullcontext().__exit__ takes anything and returns None.
+    return getattr, (nullcontext(), "__exit__")
+
+
+class Wish(NamedTuple):
+    """A tap to place, and on which module."""
+
+    module: Any
+    tap: Tap
+
+
+Undo = Callable[[], None]
+"""Takes back what was done; a second time does nothing."""

@@ -1,0 +1,144 @@
+"""Checks of watch, summary and the rest: statistics, steps, names and shapes, compiled code."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import hookline
+from hookline.testing.conformance import reference
+from hookline.testing.conformance.adapter import Adapter, Array, ramp
+from hookline.testing.conformance.checking import check, equal
+
+X = ramp(2, 3)
+
+
+def same_statistics(row: dict[str, Any], values: Array) -> None:
+    """AssertionError unless a row of a watch has the statistics that numpy gives."""
+    values = values.reshape(-1).astype(np.float64)
+    wanted = {
+        "count": values.size,
+        "mean": values.mean(),
+        "std": values.std(ddof=1),
+        "min": values.min(),
+        "max": values.max(),
+        "absmax": np.abs(values).max(),
+        "l2": np.sqrt((values**2).sum()),
+        "zeros": (values == 0).sum(),
+        "near_zero": (np.abs(values) <= 0.05).mean(),
+        "nan": 0,
+        "inf": 0,
+    }
+    for name, number in wanted.items():
+        np.testing.assert_allclose(row[name], number, rtol=1e-5, atol=1e-6, err_msg=f"{row['site']} {name}")
+
+
+@check("watch")
+def statistics_of_activations_are_numpys(adapter: Adapter) -> None:
+    wanted = reference.mlp().outputs
+    for way in ("avx2", "torch"):  # the C kernel where it is built, and what does without it
+        model = adapter.build("mlp")
+        with hookline.lines.kernel.using(way), hookline.watch(model, grads=False, progress=False) as w:
+            adapter.run(model, reference.X)
+        for name in ("fc1", "act", "fc2", ""):
+            (row,) = w.rows(name, kind="output")
+            assert row["step"] == 0
+            same_statistics(row, wanted[name])
+            assert row["hist"].sum() == row["count"]
+
+
+@check("watch", "watch_grads")
+def statistics_of_gradients_are_numpys(adapter: Adapter) -> None:
+    wanted = reference.mlp()
+    model = adapter.build("mlp")
+    with hookline.watch(model, inputs=True, progress=False) as w:
+        adapter.backward(model, reference.X, reference.LOSS)
+    for name in ("fc1", "act", "fc2"):
+        (row,) = w.rows(name, kind="grad_output")
+        same_statistics(row, wanted.grad_outputs[name])
+        (row,) = w.rows(name, kind="grad_input")
+        same_statistics(row, wanted.grad_inputs[name])
+
+
+@check("watch", "watch_grads", "watch_params")
+def steps_of_an_optimizer_are_heard(adapter: Adapter) -> None:
+    wanted = reference.mlp().param_grads
+    model = adapter.build("mlp")
+    with hookline.watch(model, params=True, every=2, progress=False) as w:
+        adapter.train(model, reference.X, reference.LOSS, steps=3)
+    assert sorted({row["step"] for row in w.rows()}) == [0, 2]
+    for name, own in adapter.parameters.items():
+        (param,) = w.rows(own, kind="param", step=0)
+        same_statistics(param, reference.WEIGHTS[name])
+        (grad,) = w.rows(own, kind="param_grad", step=0)
+        same_statistics(grad, wanted[name])
+        (update,) = w.rows(own, kind="update", step=0)
+        np.testing.assert_allclose(update["l2"], 0.1 * grad["l2"], rtol=1e-4)
+
+
+@check("watch")
+def an_untrained_model_is_watched_call_by_call(adapter: Adapter) -> None:
+    model = adapter.build("shared")
+    with hookline.watch(model, "a", grads=False, every=2, progress=False) as w:
+        for _ in range(3):
+            adapter.run(model, X)
+    assert [(row["step"], row["call"]) for row in w.rows("a", kind="output")] == [(0, 0), (0, 1), (2, 0), (2, 1)]
+    assert hookline.installed(model) == []
+
+
+@check("summary")
+def a_summary_has_names_types_shapes_and_parameters(adapter: Adapter) -> None:
+    model = adapter.build("mlp")
+    before = adapter.run(model, reference.X)
+    found = hookline.summary(model, (5, 4))
+    rows = {row["name"]: row for row in found.rows}
+    assert list(rows) == ["", "fc1", "act", "fc2"]
+    assert rows["fc1"]["type"] == type(model.fc1).__name__
+    assert [rows[name]["params"] for name in rows] == [0, 15, 0, 8]
+    assert (found.total_params, found.trainable_params, found.param_bytes) == (23, 23, 92)
+    shapes = {name: list(row["output"]) for name, row in rows.items()}
+    assert shapes == {"": [5, 2], "fc1": [5, 3], "act": [5, 3], "fc2": [5, 2]}
+    assert hookline.summary(model).total_params == 23
+    assert "fc1" in found.to_text() and "5x3" in found.to_text()
+    equal(adapter.run(model, reference.X), before, adapter)
+    assert hookline.installed(model) == []
+
+
+@check("summary", "costs")
+def a_summary_counts_costs(adapter: Adapter) -> None:
+    found = hookline.summary(adapter.build("mlp"), (5, 4), columns="name,macs")
+    assert found.total_macs == 5 * (4 * 3 + 3 * 2)
+
+
+@check("trace")
+def a_trace_has_the_order_of_execution(adapter: Adapter) -> None:
+    assert hookline.trace(adapter.build("shared"), (2, 3)).names == ["a", "a"]
+    assert hookline.trace(adapter.build("chain"), (2, 3)).names == ["first", "block.inner", "block", "last"]
+
+
+@check("source")
+def the_source_of_a_forward_is_shown(adapter: Adapter) -> None:
+    model = adapter.build("mlp")
+    assert "fc1" in str(hookline.source(model))
+
+
+@check("state_hooks")
+def hooks_on_the_state_dict_run(adapter: Adapter) -> None:
+    model = adapter.build("mlp")
+    seen: list[str] = []
+    with hookline.register_state_dict_post_hook(model, lambda m, state, prefix, meta: seen.append(prefix), "fc1"):
+        adapter.state(model)
+    assert seen == ["fc1."]
+
+
+@check("compiled", "record", "edit")
+def hooks_work_on_compiled_code(adapter: Adapter) -> None:
+    with adapter.compiled(adapter.build("chain")) as (model, run):
+        equal(run(X), X * 30, adapter)
+        with hookline.record(model) as rec:
+            equal(run(X), X * 30, adapter)
+        equal(rec["block.inner"].output, X * 6, adapter)
+        with hookline.edit(model, {"first": lambda output: output * 10}):
+            equal(run(X), X * 300, adapter)
+        equal(run(X), X * 30, adapter)
