@@ -261,10 +261,16 @@ def test_new_steps_are_told_by_the_stream(tmp_path):
 
 
 def test_a_run_nobody_writes_to_any_more_is_not_called_running(tmp_path):
-    kept = hookline.RunStore(tmp_path / "a")
-    kept.write([row()])
-    kept._queue.put(None)  # the writer's thread goes on no longer, as after a kill, and no end is noted
-    kept._thread.join()
+    code = (
+        "import sys, time; sys.path.insert(0, sys.argv[2]); import hookline; from pages import row\n"
+        "kept = hookline.RunStore(sys.argv[1]); kept.write([row()]); time.sleep(60)"
+    )
+    arguments = [str(tmp_path / "a"), str(Path(__file__).parent)]
+    process = subprocess.Popen([sys.executable, "-c", code, *arguments])
+    while not list((tmp_path / "a").glob("*.sqlite")):
+        time.sleep(0.05)
+    process.kill()
+    process.wait()
     for file in (tmp_path / "a").iterdir():
         os.utime(file, (time.time() - 3600, time.time() - 3600))
     with hookline.serve(tmp_path) as server:
