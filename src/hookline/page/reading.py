@@ -161,7 +161,7 @@ class OpenRun:
 
 def state_of(meta: dict[str, Any], path: Path) -> dict[str, Any]:
     """{"state": ..., "started": ..., "ended": ..., "written": ...} of the run in a folder, from its facts."""
-    files = [file for ending in ("", "-wal") for file in path.glob(FILES + ending)]  # not -shm: readers write to it
+    files = [file for ending in ("", "-wal") for file in path.glob(FILES + ending)]  # to -shm readers write
     written = max((file.stat().st_mtime for file in files), default=0.0)
     if "end" in meta:
         state = "ended" if meta["end"] == "normally" else "failed"

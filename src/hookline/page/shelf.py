@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
 from hookline.errors import RunError
-from hookline.page.reading import FILES, OpenRun, state_of
+from hookline.page.reading import FILES, SILENT, OpenRun, state_of
 from hookline.sinks.database import Reader
 
 DEEPEST = 4
@@ -59,12 +60,9 @@ class Shelf:
             return self._open[name]
 
     def overview(self) -> list[dict[str, Any]]:
-        """What is told of each run in a list; one that can't be read has an `error` instead."""
-        return sorted(
-            (_glance(name, path) for name, path in self.names().items()),
-            key=lambda one: one.get("started") or "",
-            reverse=True,
-        )
+        """What is told of each run in a list, the latest first; one that can't be read has an `error` instead."""
+        found = [_glance(name, path) for name, path in self.names().items()]
+        return sorted(filter(None, found), key=lambda one: one.get("started") or "", reverse=True)
 
     def close(self) -> None:
         with self._lock:
@@ -72,8 +70,12 @@ class Shelf:
                 self._open.popitem()[1].close()
 
 
-def _glance(name: str, path: Path) -> dict[str, Any]:
+def _glance(name: str, path: Path) -> dict[str, Any] | None:
+    """None for a run that is just being made."""
     file = min(path.glob(FILES))
+    made = file.stat()
+    if not made.st_size and time.time() - made.st_mtime < SILENT:
+        return None
     try:
         reader = Reader(file)
         try:
