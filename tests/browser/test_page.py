@@ -97,7 +97,7 @@ def test_every_view_is_drawn_and_has_a_table_with_the_same_numbers(run, visit, t
 
 def test_choices_change_the_charts_and_stay_in_the_address(run, visit):
     page = visit(at(run, run="one"))
-    page.get_by_label("Of", exact=True).select_option("param_grad")
+    page.get_by_label("Values", exact=True).select_option("param_grad")
     page.get_by_label("Statistic").select_option("l2")
     expect(page.locator("#curves .hint")).to_have_text("L2 norm of gradients of parameters, 3 sites.")
     page.get_by_label("Filter").fill("a.**")
@@ -128,7 +128,7 @@ def test_the_slider_chooses_the_step(run, visit):
 
 def test_two_runs_lie_over_each_other(run, visit):
     page = visit(at(run, run="one"))
-    page.get_by_label("Over it").select_option("two")
+    page.get_by_label("Compare with").select_option("two")
     expect(page.get_by_role("heading", level=1)).to_contain_text("one with two")
     drawn(page.locator("#curves canvas"))
     expect(page.locator("#curves .legend")).to_contain_text("two")
@@ -346,7 +346,7 @@ def test_the_report_is_the_page_without_a_server(tmp_path, visit):
         page.locator(f"#{name} .head button").click()
         expect(page.locator(f"#{name} table").first).to_be_visible()
     page.get_by_label("Statistic").select_option("mean")
-    page.get_by_label("Of", exact=True).select_option("update")
+    page.get_by_label("Values", exact=True).select_option("update")
     expect(page.locator("#curves .hint")).to_have_text("Mean of updates of parameters, 3 sites.")
     with hookline.open_run(tmp_path / "one") as stored:
         mean = stored.rows("a.fc.weight", "update", steps=(0, 0))[0]["mean"]

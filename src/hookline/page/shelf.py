@@ -6,11 +6,12 @@ import os
 import threading
 import time
 from collections import OrderedDict
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from hookline.errors import RunError
-from hookline.page.reading import FILES, SILENT, OpenRun, state_of
+from hookline.page.reading import FILES, SILENT, OpenRun, facts, state_of
 from hookline.sinks.database import Reader
 
 DEEPEST = 4
@@ -72,17 +73,13 @@ class Shelf:
 
 def _glance(name: str, path: Path) -> dict[str, Any] | None:
     """None for a run that is just being made."""
-    file = min(path.glob(FILES))
-    made = file.stat()
+    files = sorted(path.glob(FILES))
+    made = files[0].stat()
     if not made.st_size and time.time() - made.st_mtime < SILENT:
         return None
     try:
-        reader = Reader(file)
-        try:
-            _, last = reader.last_frame()
-            meta = reader.meta
-        finally:
-            reader.close()
+        meta = facts(files)
+        last = max(_last_step(file) for file in files)
     except RunError as error:
         return {"name": name, "error": str(error)}
     size = sum(part.stat().st_size for part in path.glob("rank*.sqlite*"))
@@ -92,6 +89,11 @@ def _glance(name: str, path: Path) -> dict[str, Any] | None:
         "modules": len(meta.get("sites", [])),
         "last": None if last < 0 else last,
         "bytes": size,
-        "processes": len(list(path.glob(FILES))),
+        "processes": len(files),
         **state_of(meta, path),
     }
+
+
+def _last_step(file: Path) -> int:
+    with closing(Reader(file)) as reader:
+        return reader.last_frame()[1]

@@ -13,7 +13,7 @@ export function h(tag, attributes = {}, ...children) {
 }
 
 export function fill(element, ...children) {
-  element.replaceChildren(...children.flat().filter((child) => child !== null && child !== undefined));
+  element.replaceChildren(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
   return element;
 }
 

@@ -67,7 +67,7 @@ export class Tree {
         onclick: () => this.choose(chosen ? null : node.name),
       },
       h("span", { class: "name" }, node.label),
-      node.type ? h("span", { class: "type" }, node.type) : null,
+      h("span", { class: "type" }, node.type),
       badge(own, why),
       why ? h("span", { class: "why" }, why) : null,
     );
