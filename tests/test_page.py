@@ -295,6 +295,23 @@ def test_a_run_nobody_writes_to_any_more_is_not_called_running(tmp_path):
     assert run["state"] == "silent"
 
 
+@pytest.mark.parametrize(
+    ("error", "state", "why"),
+    [(ValueError("too deep"), "failed", "ValueError: too deep"), (KeyboardInterrupt(), "interrupted", None)],
+)
+def test_how_a_run_ended_is_told(tmp_path, error, state, why):
+    kept = hookline.RunStore(tmp_path / "a")
+    kept.write([row()])
+    try:
+        raise error
+    except BaseException:
+        kept.close()
+    with hookline.serve(tmp_path) as server:
+        now = Client(server.url).get("/api/run?run=a")[1]["state"]
+        (listed,) = Client(server.url).get("/api/runs")[1]["runs"]
+    assert (now["state"], now["why"]) == (listed["state"], listed["why"]) == (state, why)
+
+
 def test_closing_ends_streams_at_once_and_twice_is_fine(tmp_path):
     layers(tmp_path / "a")
     server = hookline.serve(tmp_path)

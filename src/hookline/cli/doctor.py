@@ -16,6 +16,8 @@ OPTIONAL = {
     "safetensors": "saved recordings",
     "matplotlib": "plots",
     "pandas": "tables",
+    "starlette": "the page, with uvicorn",
+    "uvicorn": "the page, with starlette",
 }
 
 

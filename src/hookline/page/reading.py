@@ -180,7 +180,7 @@ def state_of(meta: dict[str, Any], path: Path) -> dict[str, Any]:
         state = "running" if time.time() - written < SILENT else "silent"
     return {
         "state": state,
-        "error": meta.get("error"),
+        "why": meta.get("error"),
         "started": meta.get("started"),
         "ended": meta.get("ended"),
         "written": datetime.fromtimestamp(written, UTC).isoformat(timespec="seconds"),

@@ -234,7 +234,7 @@ export class RunView {
     }
     const inner = h("input", { type: "checkbox", onchange: () => this.#chose({ inner: inner.checked ? "1" : null }) });
     inner.checked = Boolean(choice.inner);
-    fields.push(h("label", { class: "check" }, inner, " modules that hold others too"));
+    fields.push(h("label", { class: "check" }, inner, " containers too"));
     if (this.others.length) {
       const names = [["", "no other run"], ...this.others.map((run) => [run.name, run.name])];
       fields.push(
@@ -296,7 +296,7 @@ export class RunView {
     fill(
       this.facts,
       h("h1", {}, ...(this.runs[1] ? [name, h("small", {}, " with "), this.runs[1].name] : [name]), " ", state(now)),
-      now.error && h("p", { class: "error" }, now.error),
+      now.why && h("p", { class: "error" }, now.why),
       reading,
       h("dl", {}, ...Object.entries(list).map(([term, text]) => h("div", {}, h("dt", {}, term), h("dd", {}, text)))),
       this.#findings(found, about),

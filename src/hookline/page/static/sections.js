@@ -195,7 +195,11 @@ export class HeatSection extends Section {
   async #draw(card) {
     await Promise.all(
       card.charts.map(async ({ run, number, chart }) => {
-        chart.show(number === undefined ? null : await this.#image(run, number));
+        try {
+          chart.show(number === undefined ? null : await this.#image(run, number));
+        } catch (error) {
+          chart.readout.textContent = `This could not be read: ${error.message}`;
+        }
       }),
     );
   }
