@@ -19,8 +19,8 @@ OPTIONAL = {
     "matplotlib": "plots",
     "pandas": "tables",
     "polars": "tables",
-    "starlette": "the page",
-    "uvicorn": "the page",
+    "starlette": "the page, with uvicorn",
+    "uvicorn": "the page, with starlette",
 }
 SINKS = {
     "tensorboard": "sinks.TensorBoard",
