@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hookline.backends import of_tensor
+from hookline.backends.capabilities import capabilities
 from hookline.errors import InvalidArgument
 from hookline.hooks.placing import needs_callable
 from hookline.hooks.replacing import Gradients, called
@@ -29,6 +30,11 @@ class HookBackward:
     def __init__(self, fn: Callable[[tuple[Any, ...]], Any]) -> None:
         needs_callable("HookBackward", "fn", fn, 1)
         self._fn = fn
+
+    @property
+    def __parse_method__(self) -> Any:
+        """What MindSpore's compiler asks for, and nobody else: a user's function has no compiled form there."""
+        raise capabilities()["mindspore"].unsupported("compiled", "HookBackward in compiled code")
 
     def __call__(self, *tensors: Any) -> Any:
         if not tensors:

@@ -20,8 +20,8 @@ from hookline.backends.tap import FunctionTap, Label, Tap
 
 
 def is_live(tensor: ms.Tensor) -> bool:
-    """Whether a gradient may come to `tensor`."""
-    return compat.in_graph(tensor)
+    """Whether a gradient may come to `tensor`: it is in a graph, and of floats. (A comparison is in it as well.)"""
+    return compat.in_graph(tensor) and (tensor.is_floating_point() or tensor.is_complex())
 
 
 def tap(tensor: ms.Tensor, fn: Callable[[Any], Any]) -> ms.Tensor:
