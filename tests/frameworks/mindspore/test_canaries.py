@@ -133,7 +133,7 @@ class Fork(nn.Cell):
 
 @pytest.mark.parametrize("kind", [dict, list])
 def test_backward_hooks_report_the_inputs_gradient_under_the_outputs_name(kind):
-    """hookline taps each tensor of a structure by itself: the gradients are 31 of the input, 5 and 7 of the outputs."""
+    """hookline taps each tensor of a structure by itself: 31 is the input's, 5 and 7 are the outputs'."""
     model = Fork(kind)
     seen = []
     model.fork.register_backward_hook(lambda cell, grad_in, grad_out: seen.append((grad_in, grad_out)))

@@ -133,16 +133,14 @@ def test_sites_around_jitted_code_are_recorded():
     assert values(rec["first"].output) == [2, 2] and values(rec["jitted"].output) == [66, 66]
     with (
         hookline.record(model),
-        pytest.raises(hookline.Unsupported, match="'jitted.inner', which is being compiled"),
+        pytest.raises(hookline.Unsupported, match=r"'jitted\.inner', which is being compiled"),
     ):
         model(X)
 
 
 def test_the_audit_names_jitted_code():
     model = Outer()
-    reason = hookline.backends.named("mindspore").why_silent(
-        {name: cell for name, cell in model.cells_and_names()}, "jitted.inner"
-    )
+    reason = hookline.backends.named("mindspore").why_silent(dict(model.cells_and_names()), "jitted.inner")
     assert reason == "'jitted' is compiled by ms.jit, and compiled code calls no cell in Python"
 
 

@@ -20,7 +20,7 @@ from hookline.backends.tap import FunctionTap, Label, Tap
 
 
 def is_live(tensor: ms.Tensor) -> bool:
-    """Whether a gradient may come to `tensor`: it is in a graph, and of floats. (A comparison is in it as well.)"""
+    """Whether a gradient may come to `tensor`: in a graph, and of floats. (A comparison is in it, too.)"""
     return compat.in_graph(tensor) and (tensor.is_floating_point() or tensor.is_complex())
 
 
