@@ -31,6 +31,7 @@ _HOME = {
     "hooks.backward": ("HookBackward",),
     "hooks.edit": ("edit", "skip"),
     "hooks.handles": ("Handle",),
+    "hooks.operators": ("OpEvent", "register_op_hook"),
     "hooks.record": ("record",),
     "hooks.recording": ("Recording",),
     "hooks.register": (
@@ -110,6 +111,8 @@ if TYPE_CHECKING:
     from hookline.hooks.edit import edit as edit
     from hookline.hooks.edit import skip as skip
     from hookline.hooks.handles import Handle as Handle
+    from hookline.hooks.operators import OpEvent as OpEvent
+    from hookline.hooks.operators import register_op_hook as register_op_hook
     from hookline.hooks.record import record as record
     from hookline.hooks.recording import Recording as Recording
     from hookline.hooks.register import installed as installed

@@ -14,41 +14,63 @@ from hookline.backends.tap import FunctionTap, Label
 
 
 class ReplacedForward:
-    """Stands in for a module's forward; `fn` gets the one before and the arguments."""
+    """Stands in for a module's forward; `fn` gets the one before and the arguments.
 
-    def __init__(self, module: Any, attribute: str, fn: Callable[..., Any], label: Label) -> None:
+    `attribute` is what the framework calls a forward.
+    """
+
+    def __init__(self, module: Any, fn: Callable[..., Any], label: Label, attribute: str = "forward") -> None:
         self._module, self._attribute = module, attribute
-        self._before = vars(module).get(attribute)
         self._fn = fn
         self.tap = FunctionTap(fn, label)
-        self._original = getattr(module, attribute)
+        self._original = self.__wrapped__ = getattr(module, attribute)
+        self.before = _own_forward(module, attribute)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._fn(self._original, *args, **kwargs)
 
+    def place(self) -> Callable[[], None]:
+        """Puts it in place; returns the undoing."""
+        object.__setattr__(self._module, self._attribute, self)
+        return self.remove
+
     def remove(self) -> None:
-        state = vars(self._module)
-        if state.get(self._attribute) is not self:
-            return  # somebody replaced it again; their forward still leads here, and on to ours
-        if self._before is None:
-            del state[self._attribute]
+        """Takes it out, also from between others that were placed before and after it."""
+        outer, found = None, _own_forward(self._module, self._attribute)
+        while isinstance(found, ReplacedForward) and found is not self:
+            outer, found = found, found.before
+        if found is not self:
+            return  # somebody else replaced it as well; their forward still leads here, and on to ours
+        if outer is not None:
+            outer.before, outer._original = self.before, self._original
+        elif self.before is None:
+            object.__delattr__(self._module, self._attribute)
         else:
-            state[self._attribute] = self._before
+            object.__setattr__(self._module, self._attribute, self.before)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        if self._before is not None:
-            return copy.deepcopy(self._before, memo)
+        if self.before is not None:
+            return copy.deepcopy(self.before, memo)
         own = getattr(type(self._module), self._attribute)
         return own.__get__(memo.get(id(self._module), self._module))
 
     def __reduce__(self) -> Any:
-        if self._before is not None:
-            return copy.copy, (self._before,)
+        if self.before is not None:
+            return copy.copy, (self.before,)
         return getattr, (self._module, self._attribute)
 
 
-def replaced(attribute: str, module: Any, fn: Callable[..., Any], label: Label) -> Callable[[], None]:
+def _own_forward(module: Any, attribute: str) -> Any:
+    """The forward in the instance's own __dict__; None where it has that of its class."""
+    found = getattr(module, attribute)
+    own = getattr(type(module), attribute)
+    if getattr(found, "__self__", None) is module and getattr(found, "__func__", None) is own:
+        return None  # vars(module) would make Python 3.11 build a real __dict__, and slow down the module
+    return vars(module).get(attribute)
+
+
+def replace_forward(
+    module: Any, fn: Callable[..., Any], label: Label, attribute: str = "forward"
+) -> Callable[[], None]:
     """Has `fn(original_forward, *args, **kwargs)` run in place of the forward; returns the undoing."""
-    forward = ReplacedForward(module, attribute, fn, label)
-    vars(module)[attribute] = forward
-    return forward.remove
+    return ReplacedForward(module, fn, label, attribute).place()

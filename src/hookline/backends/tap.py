@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from enum import IntEnum
+from enum import IntEnum, IntFlag
 from typing import Any, NamedTuple
 
 
@@ -21,6 +21,20 @@ class Rank(IntEnum):
     GRADIENT = 1
     OBSERVE = 2
     STOP = 3
+
+
+class Reach(IntFlag):
+    """What a tap takes of a call and may do to it. Compiled code is made to provide just that."""
+
+    NOTHING = 0
+    ARGUMENTS = 1
+    OUTPUT = 2
+    REPLACE = 4
+    """It may return other arguments or another output."""
+    GRADIENTS = 8
+    """It hears the gradients of the arguments, or of the output if it runs after the forward."""
+    JOINT = 16
+    """These gradients come all at once, and it may replace them."""
 
 
 class Label(NamedTuple):
@@ -45,7 +59,9 @@ class Tap:
     after = True
     kwargs = True
     rank = Rank.OBSERVE
+    reach = Reach.ARGUMENTS | Reach.OUTPUT | Reach.REPLACE
     order = 0
+    index = 0
 
     def __call__(self, *args: Any) -> Any:
         raise NotImplementedError
@@ -68,9 +84,10 @@ class FunctionTap(Tap):
         after: bool = True,
         kwargs: bool = True,
         rank: Rank = Rank.OBSERVE,
+        reach: Reach = Tap.reach,
     ) -> None:
         self.fn = fn
-        self.label, self.after, self.kwargs, self.rank = label, after, kwargs, rank
+        self.label, self.after, self.kwargs, self.rank, self.reach = label, after, kwargs, rank, reach
 
     def __call__(self, *args: Any) -> Any:
         return self.fn(*args)

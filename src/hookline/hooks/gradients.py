@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from hookline.backends.protocol import Backend, FunctionTap, Label, Rank, Tap, Wish
+from hookline.backends.protocol import Backend, FunctionTap, Label, Rank, Reach, Tap, Wish
 from hookline.hooks.pending import Pending
 from hookline.hooks.replacing import Gradients, Shapes, called
 from hookline.hooks.select import Place
@@ -25,6 +25,7 @@ class OutputGradients(Tap):
 
     kwargs = False
     rank = Rank.GRADIENT
+    reach = Reach.OUTPUT | Reach.JOINT
 
     def __init__(
         self,
@@ -64,6 +65,8 @@ class InputGradients(Tap):
     Where no input needs a gradient, it is called when those of the outputs are known.
     """
 
+    reach = Reach.OUTPUT | Reach.JOINT
+
     def __init__(
         self,
         backend: Backend,
@@ -81,7 +84,8 @@ class InputGradients(Tap):
 
     def wishes(self, *, original: bool = False) -> list[Wish]:
         self.rank = Rank.ORIGINAL if original else Rank.GRADIENT
-        before = FunctionTap(self.before, self.label, after=False, rank=Rank.GRADIENT)
+        reach = Reach.ARGUMENTS | Reach.JOINT
+        before = FunctionTap(self.before, self.label, after=False, rank=Rank.GRADIENT, reach=reach)
         return [Wish(self._place.module, before), Wish(self._place.module, self)]
 
     def before(self, module: Any, args: Any, kwargs: Any) -> Any:

@@ -15,14 +15,16 @@ from types import TracebackType
 from typing import Any
 
 from hookline.backends import resolve
-from hookline.backends.protocol import Backend, FunctionTap, Label, Rank, Tap, Wish
+from hookline.backends.protocol import Backend, FunctionTap, Label, Rank, Reach, Tap, Wish
 from hookline.errors import InvalidArgument
 from hookline.hooks.budget import Budget, parse_bytes
 from hookline.hooks.calls import ONE_ARGUMENT, Call, SiteRecord, Store
 from hookline.hooks.handles import all_or_nothing
+from hookline.hooks.operators import Chosen, Ops
 from hookline.hooks.pending import Pending
 from hookline.hooks.placing import callers_line, needs_callable
 from hookline.hooks.reasons import explain
+from hookline.hooks.recorded_ops import RecordedOps
 from hookline.hooks.recording import Recording
 from hookline.hooks.select import Place, Tree, select
 from hookline.hooks.session import Session, opened
@@ -39,6 +41,7 @@ def record(
     *,
     inputs: bool = False,
     grads: bool = False,
+    ops: Ops = False,
     device: Any = None,
     dtype: Any = None,
     keep: Callable[[Any], Any] | None = None,
@@ -48,7 +51,9 @@ def record(
 ) -> Recorder:
     """A context manager that gives a Recording of the sites that `where` selects.
 
-    `inputs` keeps arguments, `grads` the gradients of inputs, outputs and parameters. `keep(tensor)`
+    `inputs` keeps arguments, `grads` the gradients of inputs, outputs and parameters. `ops` also records the
+    operators that run in these modules, all or those of a glob ("aten.*norm*"), as sites such as
+    `layer1.0.conv1/convolution`; with `grads` those of a backward as well. `keep(tensor)`
     reduces or slices each tensor before it is stored; `device` and `dtype` move and cast it. `stop`
     ends the forward, and with it the block, once every site has fired. Beyond `limit` bytes the
     recording goes on in files in the folder `spill`, or ends in RecordingTooLarge.
@@ -77,7 +82,10 @@ def record(
     places = select(tree, where)
     budget = None if limit is None else Budget(parse_bytes(limit), spill, backend.name)
     store = Store(backend, device=backend.device(device), dtype=backend.dtype(dtype), keep=keep, budget=budget)
-    return Recorder(backend, tree, places, store, inputs=inputs, grads=grads, stop=stop)
+    recorder = Recorder(backend, tree, places, store, inputs=inputs, grads=grads, stop=stop)
+    if ops is not False:
+        recorder.record_ops(model, Chosen(backend, ops))
+    return recorder
 
 
 class Recorder:
@@ -110,6 +118,8 @@ class Recorder:
         self.sites = [kind(self, place) for place in places]
         self.waiting = {site.record.name for site in self.sites} if stop else None
         self._entered = False
+        self._ops: RecordedOps | None = None
+        self._model: Any = None
         self.recording = Recording([site.record for site in self.sites], backend.name)
         store.recording = weakref.ref(self.recording)
 
@@ -124,7 +134,11 @@ class Recorder:
         for site in self.sites:
             site.label = Label("record", "recording", site.record.name, line)
             wishes += site.wishes()
-        placements = [partial(self._backend.place, wishes)]
+        placements: list[Callable[[], Callable[[], None]]] = [partial(self._backend.place, wishes)]
+        if self._ops is not None:
+            placements.append(
+                partial(self._ops.place, self._model, Label("record", "recording of operators", "", line))
+            )
         if self.grads:
             placements += [partial(self._hear_parameters, site, line) for site in self.sites]
         self._attached.enter_context(all_or_nothing(placements))
@@ -140,9 +154,15 @@ class Recorder:
         stopped = error is self._signal
         assert self._tree is not None
         explain(self, self._tree, self._backend, stopped=stopped, error=error)
+        if self._ops is not None:
+            self._ops.explain()
         # A recording outlives its model: what refers to modules goes now.
-        self._tree, self.sites = None, []
+        self._tree, self._model, self.sites = None, None, []
         return stopped
+
+    def record_ops(self, model: Any, chosen: Chosen) -> None:
+        """Has the operators that run in the sites recorded too."""
+        self._model, self._ops = model, RecordedOps(self, chosen)
 
     def belongs_here(self) -> bool:
         """Whether the current context's events are this recording's."""
@@ -170,6 +190,7 @@ class _SiteRecorder(Tap):
     """Records the outputs of one site; a tap itself, since there is one for every module."""
 
     kwargs = False
+    reach = Reach.OUTPUT
     elsewhere = 0
     under_way = 0
 
@@ -218,8 +239,11 @@ class _FullSiteRecorder(_SiteRecorder):
         return len(self.pending)
 
     def wishes(self) -> list[Wish]:
-        before = FunctionTap(self.before, self.label, after=False)
-        after = FunctionTap(self.after_forward, self.label, rank=self.recorder.rank)
+        recorder = self.recorder
+        gradients = Reach.GRADIENTS if recorder.grads else Reach.NOTHING
+        inputs = Reach.ARGUMENTS if recorder.inputs else Reach.NOTHING
+        before = FunctionTap(self.before, self.label, after=False, reach=inputs | gradients)
+        after = FunctionTap(self.after_forward, self.label, rank=recorder.rank, reach=Reach.OUTPUT | gradients)
         return [Wish(self.place.module, before), Wish(self.place.module, after)]
 
     def before(self, module: Any, args: Any, kwargs: Any) -> Any:

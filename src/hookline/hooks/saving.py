@@ -148,6 +148,7 @@ def _site_to_json(site: SiteRecord, writer: _Writer) -> dict[str, Any]:
         "name": site.name,
         "aliases": site.aliases,
         "why": site.why,
+        "op": site.op,
         "calls": [_call_to_json(call, writer) for call in site.calls],
         "param_grads": None if site._param_grads is None else writer.tree(loaded(site._param_grads)),
     }
@@ -167,6 +168,7 @@ def _call_to_json(call: Call, writer: _Writer) -> dict[str, Any]:
 def _site_from_json(saved: dict[str, Any], tensors: dict[str, Any]) -> SiteRecord:
     site = SiteRecord(saved["name"], tuple(saved["aliases"]), None)
     site.why = saved["why"]
+    site.op = saved.get("op", "")  # older files have none
     if saved["param_grads"] is not None:
         site._param_grads = _tree(saved["param_grads"], tensors)
     for entry in saved["calls"]:

@@ -64,6 +64,10 @@ class Gathered:
         if dim is not None and key.kind in BY_CHANNEL and tensor.ndim > dim:
             self._channels.setdefault(key, []).append(reduce_channels(tensor, dim))
 
+    def forget_latest(self) -> None:
+        """What comes next is reduced, also if it is the tensor that came last."""
+        self._latest = None
+
     def add_number(self, key: Key, name: str, number: Any) -> None:
         """One more column of a row; a number or a scalar tensor, read when the step ends."""
         self._numbers[key, name] = number

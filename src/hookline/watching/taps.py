@@ -6,7 +6,7 @@ import warnings
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from hookline.backends.protocol import FunctionTap, Label, Tap, Wish
+from hookline.backends.protocol import FunctionTap, Label, Reach, Tap, Wish
 from hookline.hooks.pending import Pending
 from hookline.hooks.select import Place
 from hookline.hooks.session import opened
@@ -24,6 +24,8 @@ class OutputWatcher(Tap):
 
     def __init__(self, watch: Watch, place: Place, label: Label) -> None:
         self.watch, self.place, self.label = watch, place, label
+        self.gradients = Reach.GRADIENTS if watch.grads else Reach.NOTHING
+        self.reach = Reach.OUTPUT | self.gradients
         self.calls = 0
         self.broken = False
 
@@ -82,7 +84,7 @@ class FullWatcher(OutputWatcher):
         self.memory = watch.backend.site_memory(place.module)
 
     def wishes(self) -> list[Wish]:
-        before = FunctionTap(self.before, self.label, after=False)
+        before = FunctionTap(self.before, self.label, after=False, reach=Reach.ARGUMENTS | self.gradients)
         return [Wish(self.place.module, before), Wish(self.place.module, self)]
 
     def before(self, module: Any, args: Any, kwargs: Any) -> Any:

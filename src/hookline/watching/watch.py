@@ -14,9 +14,10 @@ from types import TracebackType
 from typing import Any
 
 from hookline.backends import resolve
-from hookline.backends.protocol import Backend, FunctionTap, Label, Rank, Wish
+from hookline.backends.protocol import Backend, FunctionTap, Label, Rank, Reach, Wish
 from hookline.errors import InvalidArgument
 from hookline.hooks.handles import Handle, all_or_nothing
+from hookline.hooks.operators import Chosen, Ops
 from hookline.hooks.placing import callers_line
 from hookline.hooks.select import Place, Tree, select
 from hookline.hooks.session import Session
@@ -24,6 +25,7 @@ from hookline.lines.registry import find
 from hookline.runs.frames import Row
 from hookline.schedule import Schedule, as_schedule
 from hookline.sinks.store import RunStore
+from hookline.watching.operators import WatchedOps
 from hookline.watching.progress import Progress
 from hookline.watching.steps import Gathered, Wanted
 from hookline.watching.table import Sink, Table
@@ -39,6 +41,7 @@ def watch(
     histogram: bool = True,
     inputs: bool = False,
     grads: bool = True,
+    ops: Ops = False,
     params: bool | Callable[[], dict[str, Any]] | None = None,
     stats: Sequence[str] = (),
     channels: int | None = None,
@@ -51,7 +54,9 @@ def watch(
     """A context manager that gives statistics of activations, gradients and parameters, step by step.
 
     A step is a step of the model's optimizer, which is found by itself; without one, each call of
-    the model is a step. `every` chooses the steps: a number, or a function step -> bool. `stats` names
+    the model is a step. `every` chooses the steps: a number, or a function step -> bool. `ops` also watches
+    the operators that run in the modules, all or those of a glob, as sites `layer1.0.conv1/convolution`
+    with rows "output" and, in a backward, "grad". `stats` names
     more statistics of `hookline.lines.registry` ("p99", your own); `channels` is a dimension along
     which activations and their gradients are also reduced one by one. `scaler` is the GradScaler in
     use, if any: gradients of activations are then given unscaled. Memory keeps the last `keep`
@@ -97,6 +102,7 @@ def watch(
         Wanted(histogram, tuple(stats), channels),
         inputs=inputs,
         grads=grads,
+        ops=None if ops is False else Chosen(backend, ops),
         params=backend.framework.can("watch_params") if params is None else params,
         scaler=scaler,
         progress=progress,
@@ -117,6 +123,7 @@ class Watch:
         *,
         inputs: bool,
         grads: bool,
+        ops: Chosen | None,
         params: bool | Callable[[], dict[str, Any]],
         scaler: Any,
         progress: bool | None,
@@ -136,6 +143,8 @@ class Watch:
         self._attached = ExitStack()
         self._taps: Handle | None = None
         self._watchers: list[OutputWatcher] = []
+        self._ops = None if ops is None else WatchedOps(self, ops)
+        self._line = ""
         self._scale: float | None = None
         self._mode = "train"
         self._depth = 0  # how deep in calls of the model, which may call itself
@@ -196,7 +205,7 @@ class Watch:
     def __enter__(self) -> Watch:
         if self.is_open:
             raise InvalidArgument("this watch block is open already; call watch(...) again.")
-        line = callers_line()
+        self._line = line = callers_line()
         self._table.open(
             {
                 "model": type(self._model).__qualname__,
@@ -224,10 +233,11 @@ class Watch:
 
     def _counting(self, label: Label) -> list[Wish]:
         """The taps that are there on every step: on the model, and on its parts in case only these are called."""
-        begin = FunctionTap(self._forward_begins, label, after=False, kwargs=False)
-        end = FunctionTap(self._forward_ends, label, kwargs=False, rank=Rank.STOP)
+        silent = partial(FunctionTap, label=label, after=False, kwargs=False, reach=Reach.NOTHING)
+        begin = silent(self._forward_begins)
+        end = FunctionTap(self._forward_ends, label, kwargs=False, rank=Rank.STOP, reach=Reach.OUTPUT)
         parts = {id(part): part for part in self.backend.children(self._model)}
-        part_begins = [FunctionTap(self._part_begins, label, after=False, kwargs=False) for _ in parts]
+        part_begins = [silent(self._part_begins) for _ in parts]
         return [
             Wish(self._model, begin),
             Wish(self._model, end),
@@ -322,7 +332,12 @@ class Watch:
         wanted = self.is_open and self._schedule(step)
         if wanted and self._taps is None:
             wishes = [wish for watcher in self._watchers for wish in watcher.wishes()]
-            self._taps = all_or_nothing([partial(self.backend.place, wishes)])
+            placements: list[Callable[[], Callable[[], None]]] = [partial(self.backend.place, wishes)]
+            if self._ops is not None:
+                places = {place.name: place.module for place in self._places}
+                label = Label("watch", "watching of operators", "", self._line)
+                placements.append(partial(self.backend.hook_operators, self._model, places, self._ops, label))
+            self._taps = all_or_nothing(placements)
         elif not wanted and self._taps is not None:
             self._taps.remove()
             self._taps = None

@@ -11,7 +11,7 @@ from mindspore import nn
 
 from hookline.backends.capabilities import capabilities
 from hookline.backends.common import Common
-from hookline.backends.forwards import replaced
+from hookline.backends.forwards import replace_forward
 from hookline.backends.mindspore import cells, compat, gradients, optimizers, taps, values
 from hookline.backends.running import Running
 from hookline.backends.tap import FunctionTap, Label, Undo
@@ -41,7 +41,7 @@ class MindSporeBackend(Tapping, Running, Common):
     why_silent = staticmethod(cells.why_silent)
     own_parameters = staticmethod(compat.parameters)
     place = staticmethod(taps.place)
-    replace_forward = staticmethod(partial(replaced, "construct"))
+    replace_forward = staticmethod(partial(replace_forward, attribute="construct"))
     tap = staticmethod(gradients.tap)
     joint_tap = staticmethod(gradients.joint_tap)
     is_live = staticmethod(gradients.is_live)
