@@ -50,6 +50,9 @@ def values(tensor):
     return tensor.asnumpy().tolist()
 
 
+WAYS = ["record", "edit", "watch", "hook", "backward hook", "op hook", "skip"]
+
+
 def attach(model, what):
     return {
         "record": lambda: hookline.record(model),
@@ -59,11 +62,13 @@ def attach(model, what):
         "backward hook": lambda: hookline.register_backward_hook(
             model, lambda cell, grad_in, grad_out: None, "inner"
         ),
+        "op hook": lambda: hookline.register_op_hook(model, lambda name, op, array: None),
+        "skip": lambda: hookline.edit(model, {"inner": hookline.skip}),
         "summary": lambda: hookline.summary(model, (2,)),
     }[what]()
 
 
-@pytest.mark.parametrize("what", ["record", "edit", "watch", "hook", "backward hook", "summary"])
+@pytest.mark.parametrize("what", [*WAYS, "summary"])
 def test_attaching_in_graph_mode_raises(what):
     ms.set_context(mode=ms.GRAPH_MODE)
     with pytest.raises(hookline.Unsupported, match="a hook in graph mode is not supported on mindspore") as caught:
@@ -109,6 +114,23 @@ def test_a_jitted_function_is_not_stale_when_a_hook_comes():
     with hookline.record(model), pytest.raises(hookline.Unsupported, match="which is being compiled"):
         run(X)
     assert values(run(X)) == [33, 33]
+
+
+@pytest.mark.parametrize("what", WAYS)
+def test_whatever_is_attached_raises_where_it_would_be_compiled(what):
+    model = Net()
+
+    @ms.jit
+    def run(x):
+        return model(x)
+
+    assert values(run(X)) == [33, 33]
+    with attach(model, what):
+        with pytest.raises(hookline.Unsupported, match="which is being compiled"):
+            run(X)
+        model(X)
+    assert values(run(X)) == [33, 33]
+    assert hookline.installed(model) == []
 
 
 def test_a_jitted_function_with_a_hook_inside_raises_and_the_cell_works_outside():

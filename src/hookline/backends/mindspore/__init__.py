@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import mindspore as ms
@@ -11,8 +10,8 @@ from mindspore import nn
 
 from hookline.backends.capabilities import capabilities
 from hookline.backends.common import Common
-from hookline.backends.forwards import replace_forward
-from hookline.backends.mindspore import cells, compat, gradients, optimizers, taps, values
+from hookline.backends.mindspore import cells, compat, gradients, operators, optimizers, taps, values
+from hookline.backends.mindspore.constructs import replace_construct
 from hookline.backends.running import Running
 from hookline.backends.tap import FunctionTap, Label, Undo
 from hookline.backends.tapping import Tapping
@@ -41,12 +40,13 @@ class MindSporeBackend(Tapping, Running, Common):
     why_silent = staticmethod(cells.why_silent)
     own_parameters = staticmethod(compat.parameters)
     place = staticmethod(taps.place)
-    replace_forward = staticmethod(partial(replace_forward, attribute="construct"))
+    replace_forward = staticmethod(replace_construct)
     tap = staticmethod(gradients.tap)
     joint_tap = staticmethod(gradients.joint_tap)
     is_live = staticmethod(gradients.is_live)
     hear_parameters = staticmethod(gradients.hear_parameters)
     hear_steps = staticmethod(optimizers.hear_steps)
+    hook_operators = staticmethod(operators.hook_operators)
     host = staticmethod(values.host)
     from_host = staticmethod(values.from_host)
     snapshot = staticmethod(values.snapshot)

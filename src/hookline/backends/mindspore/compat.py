@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 
 import mindspore as ms
@@ -76,6 +77,34 @@ def forget_compiled() -> Callable[[], None]:
         taken.clear()
 
     return restore
+
+
+def around_backward(block: Callable[[], AbstractContextManager[None]]) -> Callable[[], None]:
+    """Has every run of the backward engine happen inside `block()`; returns the undoing."""
+    kind = type(api._pynative_executor)
+    if not _blocks:
+        _original.append(kind.grad)
+        kind.grad = _grad
+    _blocks.append(block)
+
+    def undo() -> None:
+        if any(other is block for other in _blocks):
+            _blocks[:] = [other for other in _blocks if other is not block]
+            if not _blocks:
+                kind.grad = _original.pop()
+
+    return undo
+
+
+_blocks: list[Callable[[], AbstractContextManager[None]]] = []
+_original: list[Any] = []
+
+
+def _grad(self: Any, *args: Any, **kwargs: Any) -> Any:
+    with ExitStack() as stack:
+        for block in _blocks:
+            stack.enter_context(block())
+        return _original[0](self, *args, **kwargs)
 
 
 PARSED = "__parse_method__"
