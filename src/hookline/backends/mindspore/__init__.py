@@ -10,7 +10,7 @@ from mindspore import nn
 
 from hookline.backends.capabilities import capabilities
 from hookline.backends.common import Common
-from hookline.backends.mindspore import cells, compat, gradients, operators, optimizers, taps, values
+from hookline.backends.mindspore import cells, compat, gradients, operators, optimizers, recomputing, taps, values
 from hookline.backends.mindspore.constructs import replace_construct
 from hookline.backends.running import Running
 from hookline.backends.tap import FunctionTap, Label, Undo
@@ -47,6 +47,9 @@ class MindSporeBackend(Tapping, Running, Common):
     hear_parameters = staticmethod(gradients.hear_parameters)
     hear_steps = staticmethod(optimizers.hear_steps)
     hook_operators = staticmethod(operators.hook_operators)
+    in_recompute = staticmethod(recomputing.in_recompute)
+    recomputed = staticmethod(recomputing.recomputed)
+    sequence_number = staticmethod(recomputing.sequence_number)
     host = staticmethod(values.host)
     from_host = staticmethod(values.from_host)
     snapshot = staticmethod(values.snapshot)
@@ -73,6 +76,9 @@ class MindSporeBackend(Tapping, Running, Common):
     ) -> Undo:
         remove: Undo = STATE_HOOKS[when](module, FunctionTap(fn, label)).remove
         return remove
+
+    def backward_number(self) -> int:
+        return 0  # a backward may be under way at any time: whether it repeats a forward is asked
 
     def is_training(self, model: nn.Cell) -> bool:
         return bool(model.training)

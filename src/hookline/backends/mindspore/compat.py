@@ -14,6 +14,7 @@ from typing import Any
 
 import mindspore as ms
 from mindspore import nn
+from mindspore.common.recompute import _RecomputeCell, _RecomputeHandle
 from mindspore.graph import api
 
 
@@ -38,8 +39,9 @@ def state_hooks(cell: nn.Cell) -> Iterator[Any]:
 
 
 def parts(cell: nn.Cell) -> dict[str, nn.Cell]:
-    """The cells directly below, by attribute."""
-    return {name: part for name, part in cell._cells.items() if part is not None}
+    """The cells directly below, by attribute, without those by which MindSpore repeats a forward."""
+    found = cell._cells.items()
+    return {name: part for name, part in found if part is not None and not isinstance(part, _RecomputeCell)}
 
 
 def parameters(module: nn.Cell) -> dict[str, Any]:
@@ -106,6 +108,13 @@ def _grad(self: Any, *args: Any, **kwargs: Any) -> Any:
             stack.enter_context(block())
         return _original[0](self, *args, **kwargs)
 
+
+STRETCH = _RecomputeCell.construct.__code__
+"""Runs a part of a forward that is repeated in the backward."""
+REPEATED_STRETCH = _RecomputeCell.bprop.__code__
+"""Repeats it."""
+REPEATS = {REPEATED_STRETCH, _RecomputeHandle.recompute.__code__}
+"""All that repeats a part of a forward."""
 
 PARSED = "__parse_method__"
 """The attribute that MindSpore's parser asks an object for, when it compiles a call of it."""
