@@ -68,7 +68,7 @@ class MindSporeBackend(Tapping, Running, Common):
         return list(compat.parts(model).values())
 
     def placed(self, model: nn.Cell) -> list[Label]:
-        each = {id(cell): cell for _, cell in cells.walk(model)}
+        each = {id(cell): cell for _, cell in cells.every(model)}
         return [tap.label for cell in each.values() for tap in taps.taps_on(cell)]
 
     def place_state_hook(
