@@ -14,17 +14,14 @@ from hookline.backends.tap import FunctionTap, Label
 
 
 class ReplacedForward:
-    """Stands in for a module's forward; `fn` gets the one before and the arguments.
+    """Stands in for a module's forward; `fn` gets the one before and the arguments."""
 
-    `attribute` is what the framework calls a forward.
-    """
-
-    def __init__(self, module: Any, fn: Callable[..., Any], label: Label, attribute: str = "forward") -> None:
+    def __init__(self, module: Any, attribute: str, fn: Callable[..., Any], label: Label) -> None:
         self._module, self._attribute = module, attribute
         self._fn = fn
         self.tap = FunctionTap(fn, label)
         self._original = self.__wrapped__ = getattr(module, attribute)
-        self.before = _own_forward(module, attribute)
+        self.before = own_forward(module, attribute)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._fn(self._original, *args, **kwargs)
@@ -36,7 +33,7 @@ class ReplacedForward:
 
     def remove(self) -> None:
         """Takes it out, also from between others that were placed before and after it."""
-        outer, found = None, _own_forward(self._module, self._attribute)
+        outer, found = None, own_forward(self._module, self._attribute)
         while isinstance(found, ReplacedForward) and found is not self:
             outer, found = found, found.before
         if found is not self:
@@ -60,17 +57,15 @@ class ReplacedForward:
         return getattr, (self._module, self._attribute)
 
 
-def _own_forward(module: Any, attribute: str) -> Any:
+def own_forward(module: Any, attribute: str) -> Any:
     """The forward in the instance's own __dict__; None where it has that of its class."""
     found = getattr(module, attribute)
-    own = getattr(type(module), attribute)
-    if getattr(found, "__self__", None) is module and getattr(found, "__func__", None) is own:
+    kind: Any = type(module)
+    if getattr(found, "__self__", None) is module and getattr(found, "__func__", None) is getattr(kind, attribute):
         return None  # vars(module) would make Python 3.11 build a real __dict__, and slow down the module
     return vars(module).get(attribute)
 
 
-def replace_forward(
-    module: Any, fn: Callable[..., Any], label: Label, attribute: str = "forward"
-) -> Callable[[], None]:
+def replaced(attribute: str, module: Any, fn: Callable[..., Any], label: Label) -> Callable[[], None]:
     """Has `fn(original_forward, *args, **kwargs)` run in place of the forward; returns the undoing."""
-    return ReplacedForward(module, fn, label, attribute).place()
+    return ReplacedForward(module, attribute, fn, label).place()

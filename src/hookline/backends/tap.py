@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from enum import IntEnum, IntFlag
+from enum import IntEnum
 from typing import Any, NamedTuple
 
 
@@ -23,20 +23,6 @@ class Rank(IntEnum):
     STOP = 3
 
 
-class Reach(IntFlag):
-    """What a tap takes of a call and may do to it. Compiled code is made to provide just that."""
-
-    NOTHING = 0
-    ARGUMENTS = 1
-    OUTPUT = 2
-    REPLACE = 4
-    """It may return other arguments or another output."""
-    GRADIENTS = 8
-    """It hears the gradients of the arguments, or of the output if it runs after the forward."""
-    JOINT = 16
-    """These gradients come all at once, and it may replace them."""
-
-
 class Label(NamedTuple):
     """Whose tap this is: what `installed` shows."""
 
@@ -46,22 +32,59 @@ class Label(NamedTuple):
     placed_at: str = ""
 
 
+class Figures(NamedTuple):
+    """What is computed of each tensor that a tap sees, where the tap wants numbers and not the tensor itself.
+
+    `functions` take (tensor, xp) and give a number; along `dim`, if there is one, channels are reduced one by one.
+    """
+
+    histogram: bool = True
+    functions: tuple[Callable[..., Any], ...] = ()
+    dim: int | None = None
+
+
+class Needs(NamedTuple):
+    """What a tap takes of a call and may do to it: where code is compiled, that must be known before it runs.
+
+    `inputs` and `outputs` are values; without both, the tap only counts calls. If it `replaces`, it may return
+    other values. `grads` are gradients that it listens to: of the arguments, or of the output if it runs after the
+    forward; `joint` ones come all at once, and it may replace them. `stops`: it may end the forward. With
+    `statistics` it is content with these numbers.
+    """
+
+    inputs: bool = True
+    outputs: bool = True
+    replaces: bool = True
+    grads: bool = False
+    joint: bool = False
+    stops: bool = False
+    statistics: Figures | None = None
+
+
+COUNTING = Needs(inputs=False, outputs=False, replaces=False)
+"""The needs of a tap that looks at no value."""
+
+
 class Tap:
     """What hookline puts into a module: called before or after its forward, labelled, never copied.
 
     `after` and `kwargs` say how it is called: (module, args[, kwargs]) before the forward, (module,
     args[, kwargs], output) after it. What it returns replaces (args, kwargs) or the output. In a deep
     copy of the model it is inert, and pickled it is a callable of the standard library, so that a
-    saved model loads where hookline is not installed.
+    saved model loads where hookline is not installed. One that `may_miss` calls is not worth running
+    compiled code as it is written for. One that is `first_in_backward` gets the gradient before other
+    taps of the site do.
     """
 
     label: Label
     after = True
     kwargs = True
     rank = Rank.OBSERVE
-    reach = Reach.ARGUMENTS | Reach.OUTPUT | Reach.REPLACE
     order = 0
     index = 0
+    needs = Needs()
+    may_miss = False
+    first_in_backward = False
 
     def __call__(self, *args: Any) -> Any:
         raise NotImplementedError
@@ -84,10 +107,12 @@ class FunctionTap(Tap):
         after: bool = True,
         kwargs: bool = True,
         rank: Rank = Rank.OBSERVE,
-        reach: Reach = Tap.reach,
+        needs: Needs | None = None,
     ) -> None:
         self.fn = fn
-        self.label, self.after, self.kwargs, self.rank, self.reach = label, after, kwargs, rank, reach
+        self.label, self.after, self.kwargs, self.rank = label, after, kwargs, rank
+        if needs is not None:
+            self.needs = needs
 
     def __call__(self, *args: Any) -> Any:
         return self.fn(*args)

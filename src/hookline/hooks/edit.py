@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any
 
 from hookline.backends import resolve
-from hookline.backends.protocol import Backend, FunctionTap, Label, Rank, Reach, Wish
+from hookline.backends.protocol import Backend, FunctionTap, Label, Needs, Rank, Wish
 from hookline.errors import InvalidArgument, NoSuchSite, WrongReplacement
 from hookline.globs import matcher
 from hookline.hooks.audit import Audit, AuditEntry
@@ -137,11 +137,10 @@ class SiteEdit:
             return self._asked(grad_input)
 
         if self.kind == "output":
-            reach = Reach.OUTPUT | Reach.REPLACE
-            return [Wish(module, FunctionTap(output, label, kwargs=False, rank=Rank.EDIT, reach=reach))]
+            needs = Needs(inputs=False)
+            return [Wish(module, FunctionTap(output, label, kwargs=False, rank=Rank.EDIT, needs=needs))]
         if self.kind in ("input", "kwargs"):
-            reach = Reach.ARGUMENTS | Reach.REPLACE
-            return [Wish(module, FunctionTap(arguments, label, after=False, rank=Rank.EDIT, reach=reach))]
+            return [Wish(module, FunctionTap(arguments, label, after=False, rank=Rank.EDIT))]
         if self.kind == "grad_output":
             taps = OutputGradients(backend, self.place_in_model, label, grad_output, session, wrap=False)
             return taps.wishes()

@@ -23,7 +23,7 @@ class ReplacedConstruct(ReplacedForward):
     """A construct that can't be compiled: it does in Python what it was placed for."""
 
     def __init__(self, module: nn.Cell, fn: Callable[..., Any], label: Label) -> None:
-        super().__init__(module, fn, label, "construct")
+        super().__init__(module, "construct", fn, label)
 
 
 def _refuse(self: ReplacedConstruct) -> Any:

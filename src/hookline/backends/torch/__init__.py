@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any
 
 import torch
 from torch import nn
 
 from hookline.backends.capabilities import capabilities
-from hookline.backends.forwards import replace_forward
+from hookline.backends.forwards import replaced
+from hookline.backends.immediate import Immediate
 from hookline.backends.protocol import Label
 from hookline.backends.torch import (
     compat,
@@ -33,7 +35,7 @@ from hookline.backends.torch.tracing import traced_run
 from hookline.errors import InvalidArgument
 
 
-class TorchBackend:
+class TorchBackend(Immediate):
     """Enters torch.nn models, eager and compiled; see `hookline.backends.protocol.Backend`."""
 
     name = "torch"
@@ -68,7 +70,7 @@ class TorchBackend:
     needs_gradient = staticmethod(gradients.needs_gradient)
     tapped = staticmethod(tapped)
     place_state_hook = staticmethod(state.place_state_hook)
-    replace_forward = staticmethod(replace_forward)
+    replace_forward = staticmethod(partial(replaced, "forward"))
     swap_data = staticmethod(parameters.swap_data)
     tensors_of = staticmethod(parameters.tensors_of)
     gathered = staticmethod(values.gathered)

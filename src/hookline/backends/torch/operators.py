@@ -243,7 +243,7 @@ class _PartForward(ReplacedForward):
     """The forward of a module whose operators are told."""
 
     def __init__(self, mode: OperatorMode, name: str, module: nn.Module, label: Label) -> None:
-        super().__init__(module, self._called, label)
+        super().__init__(module, "forward", self._called, label)
         self._mode, self._name = mode, name
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -277,7 +277,7 @@ class _ModelForward(ReplacedForward):
     """The forward of a model only parts of which are listened to: it tells where calls are counted anew."""
 
     def __init__(self, mode: OperatorMode, module: nn.Module, label: Label) -> None:
-        super().__init__(module, self._called, label)
+        super().__init__(module, "forward", self._called, label)
         self._mode = mode
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

@@ -77,7 +77,7 @@ def _taps(module: nn.Module, *, after: bool) -> list[Tap]:
 
 def _shape(tap: Tap | None) -> Any:
     """What of a tap a graph depends on."""
-    return None if tap is None else (type(tap), tap.reach, tap.kwargs)
+    return None if tap is None else (type(tap), tap.needs, tap.kwargs)
 
 
 def _become(module: nn.Module, kind: type) -> None:

@@ -21,6 +21,9 @@ from hookline.backends.torch.compiled.running import Run
 from hookline.errors import Unsupported
 from hookline.trees import parts
 
+ARGUMENTS, OUTPUT, REPLACE, GRADIENTS, JOINT = 1, 2, 4, 8, 16
+"""`Needs` as numbers: torch.compile follows arithmetic on these."""
+
 TENSOR, WHOLE, OPAQUE, VALUE = "tensor", "int", "object", "value"
 Spec = Any
 """TENSOR or WHOLE, (VALUE, a constant), (OPAQUE, the name of its type), or (type, keys, specs of the parts)."""
@@ -71,10 +74,18 @@ def door_number(number: int, after: bool, index: int, spec: Spec, live: tuple[bo
 
 
 @compat.constant_while_tracing
-def reach_of(number: int, after: bool, index: int) -> int:
-    """What the tap at `index` reaches for; see `Reach`."""
+def needs_of(number: int, after: bool, index: int) -> int:
+    """What the tap at `index` needs, as a sum of the numbers above."""
     operators.define()
-    return int(tapped(number).taps(after)[index].reach)
+    needs = tapped(number).taps(after)[index].needs
+    wanted = {
+        ARGUMENTS: needs.inputs,
+        OUTPUT: needs.outputs,
+        REPLACE: needs.replaces,
+        GRADIENTS: needs.grads,
+        JOINT: needs.joint,
+    }
+    return sum(number for number, is_wanted in wanted.items() if is_wanted)
 
 
 @compat.constant_while_tracing

@@ -10,24 +10,26 @@ from typing import Any
 
 import torch
 
-from hookline.backends.tap import Reach
 from hookline.backends.torch.compiled.classes import NUMBER
 from hookline.backends.torch.compiled.doors import (
+    ARGUMENTS,
+    GRADIENTS,
+    JOINT,
+    OUTPUT,
+    REPLACE,
     carries_tickets,
     check_views,
     described,
     door_number,
     need_classes,
+    needs_of,
     note_views,
-    reach_of,
     refilled,
     replaces,
     writes,
 )
 
 Tensor = torch.Tensor
-ARGUMENTS, OUTPUT, REPLACE = int(Reach.ARGUMENTS), int(Reach.OUTPUT), int(Reach.REPLACE)
-GRADIENTS, JOINT = int(Reach.GRADIENTS), int(Reach.JOINT)
 
 
 def call_of_tap(tap: Any, module: Any, *rest: Any) -> Any:
@@ -46,36 +48,36 @@ def call_of_inert(inert: Any, module: Any, *rest: Any) -> None:
 
 
 def _before(tap: Any, number: int, args: Any, kwargs: Any) -> Any:
-    reach = reach_of(number, False, tap.index)
+    needs = needs_of(number, False, tap.index)
     both = (args, kwargs)
-    gradients = reach & (GRADIENTS | JOINT)
+    gradients = needs & (GRADIENTS | JOINT)
     if gradients and not writes(number):
         # A view: what comes back to it is the module's own share of the gradient.
         both = refilled(both, iter(_views(_tensors(both))))
-    seen = both if reach & (ARGUMENTS | GRADIENTS) else ((), {})
+    seen = both if needs & (ARGUMENTS | GRADIENTS) else ((), {})
     tensors: list[Any] = []
     numbers: list[Any] = []
     spec = described((*seen, None), tensors, numbers)
     live = tuple([_live(leaf) for leaf in tensors])
     door = door_number(number, False, tap.index, spec, live)
-    if reach & REPLACE:
+    if needs & REPLACE:
         replaces(number, False, tap.index)
         new, _ = torch.ops.hookline.passed(tensors, numbers, len(tensors), door)
         return refilled(both, iter(new))
     ticket = torch.ops.hookline.seen(tensors, numbers, door)
     if gradients:
         note_views(number)
-        both = _hung(both, ticket if carries_tickets() else None, door, reach & JOINT)
+        both = _hung(both, ticket if carries_tickets() else None, door, needs & JOINT)
     return both
 
 
 def _after(tap: Any, number: int, args: Any, kwargs: Any, output: Any) -> Any:
-    reach = reach_of(number, True, tap.index)
-    seen = (args, kwargs) if reach & ARGUMENTS else ((), {})
+    needs = needs_of(number, True, tap.index)
+    seen = (args, kwargs) if needs & ARGUMENTS else ((), {})
     tensors: list[Any] = []
     numbers: list[Any] = []
-    spec = described((*seen, output if reach & OUTPUT else None), tensors, numbers)
-    if reach & REPLACE:
+    spec = described((*seen, output if needs & OUTPUT else None), tensors, numbers)
+    if needs & REPLACE:
         replaces(number, True, tap.index)
         count = len(_tensors(output))
         door = door_number(number, True, tap.index, spec, tuple([_live(leaf) for leaf in tensors]))
@@ -84,9 +86,9 @@ def _after(tap: Any, number: int, args: Any, kwargs: Any, output: Any) -> Any:
     live = tuple([_live(leaf) for leaf in _tensors(output)])
     door = door_number(number, True, tap.index, spec, live)
     ticket = torch.ops.hookline.seen(tensors, numbers, door)
-    if reach & (GRADIENTS | JOINT):
+    if needs & (GRADIENTS | JOINT):
         check_views()
-        return _hung(output, ticket if carries_tickets() else None, door, reach & JOINT)
+        return _hung(output, ticket if carries_tickets() else None, door, needs & JOINT)
     return None
 
 
