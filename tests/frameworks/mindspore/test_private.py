@@ -1,10 +1,12 @@
 """Every private name of MindSpore that hookline uses is there and means what hookline takes it for."""
 
 from collections import OrderedDict
+from contextlib import contextmanager
 
 import mindspore as ms
 import numpy as np
-from mindspore import Tensor, nn
+import pytest
+from mindspore import Tensor, nn, ops
 from mindspore.graph import api
 
 from hookline.backends.mindspore import compat
@@ -65,6 +67,48 @@ def test_a_tensor_tells_whether_it_is_in_a_graph():
     run(one())
     ms.grad(run)(one())
     assert seen == [False] * 3 + [True, True, False]
+
+
+def test_what_comes_after_a_backward_runs_once_and_may_raise():
+    seen = []
+
+    def hear(grads):
+        compat.after_backward(lambda: seen.append("after"))
+        seen.append("backward")
+
+    ms.grad(lambda x: ops.HookBackward(hear)(x * 2) * 3)(one())
+    assert seen == ["backward", "after"]
+
+    def fails(grads):
+        compat.after_backward(lambda: 1 / 0)
+
+    with pytest.raises(ZeroDivisionError):
+        ms.grad(lambda x: ops.HookBackward(fails)(x * 2))(one())
+
+
+def test_every_backward_goes_through_the_engines_entry():
+    seen = []
+
+    @contextmanager
+    def around():
+        seen.append("begins")
+        yield
+        seen.append("ends")
+
+    undo = compat.around_backward(around)
+    ms.grad(lambda x: x * 2)(one())
+    ms.value_and_grad(lambda x: x * 2)(one())
+    undo()
+    undo()
+    ms.grad(lambda x: x * 2)(one())
+    assert seen == ["begins", "ends"] * 2
+
+
+def test_the_functions_that_repeat_a_forward_are_known():
+    assert compat.STRETCH.co_name == "construct" and compat.REPEATED_STRETCH.co_name == "bprop"
+    cell = nn.ReLU()
+    cell.recompute()
+    assert list(cell._cells) == ["_recompute_cell"] and compat.parts(cell) == {}
 
 
 def test_graph_mode_is_told():

@@ -12,9 +12,10 @@ from hookline.backends.capabilities import capabilities
 from hookline.backends.common import Common
 from hookline.backends.mindspore import cells, compat, gradients, operators, optimizers, recomputing, taps, values
 from hookline.backends.mindspore.constructs import replace_construct
+from hookline.backends.protocol import GradSink, JointSink
 from hookline.backends.running import Running
 from hookline.backends.tap import FunctionTap, Label, Undo
-from hookline.backends.tapping import Tapping
+from hookline.backends.tapping import Passage, Tapping
 
 STATE_HOOKS = {
     ("save", "pre"): nn.Cell.register_state_dict_pre_hook,
@@ -60,6 +61,9 @@ class MindSporeBackend(Tapping, Running, Common):
     zeros = staticmethod(values.zeros)
     random_input = staticmethod(values.random_input)
     tensor_fact = staticmethod(values.tensor_fact)
+
+    def joined_inputs(self, sink: JointSink, on_output: GradSink, memory: Any) -> Passage:
+        return gradients.JoinedInputs(self, sink, on_output)
 
     def is_model(self, thing: Any) -> bool:
         return isinstance(thing, nn.Cell)

@@ -109,6 +109,11 @@ def _grad(self: Any, *args: Any, **kwargs: Any) -> Any:
         return _original[0](self, *args, **kwargs)
 
 
+def after_backward(call: Callable[[], None]) -> None:
+    """Has `call` run when the backward under way has ended."""
+    api._pynative_executor.queue_backward_final_callback(call)
+
+
 STRETCH = _RecomputeCell.construct.__code__
 """Runs a part of a forward that is repeated in the backward."""
 REPEATED_STRETCH = _RecomputeCell.bprop.__code__
