@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
-from types import FrameType
 from typing import Any
 
 import jax
@@ -27,16 +25,6 @@ def outermost_trace() -> Any:
     while not isinstance(above := getattr(trace, "parent_trace", None), (core.EvalTrace, type(None))):
         trace = above
     return trace
-
-
-def in_checkpoint() -> bool:
-    """Whether the code that is traced now runs again in the backward (jax.checkpoint, nnx.remat)."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        if frame.f_globals.get("__name__") == "jax._src.ad_checkpoint":
-            return True
-        frame = frame.f_back
-    return False
 
 
 def attributes(node: Any) -> Iterator[tuple[str, Any]]:

@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from hookline.backends.nnx.compat import in_checkpoint, swapped_value, tracing
+from hookline.backends.nnx.compat import swapped_value, tracing
 from hookline.backends.nnx.events import numbers, program, send
 from hookline.backends.nnx.gradients import distinct, led, relaid
 from hookline.backends.nnx.leaves import Array, array_of, is_float
@@ -66,7 +66,6 @@ class _Traced:
         if post.module() is module:
             post.closed_over = True
         self.training = is_training(module)
-        self.repeats = False
         self.mark = next(numbers)
         self.program = program()
         self.light = RAW not in spec.inputs | spec.outputs | spec.grads and not spec.params
@@ -85,10 +84,9 @@ class _Traced:
             if not observes(tap) and tap.rank <= 0:
                 args, kwargs = _before(tap, module, args, kwargs)
         sending = bool(spec.inputs or spec.outputs or spec.grads or spec.params)
-        self.repeats = sending and in_checkpoint()
         if spec.begins:
             send(next(numbers), self.program, self._tell_begin, [], light=True)
-        mark = fingerprint((args, kwargs)) if spec.grads or self.repeats else jnp.uint32(0)
+        mark = fingerprint((args, kwargs)) if spec.grads else jnp.uint32(0)
         given = Packing((args, kwargs), spec.inputs)
         sent = given.taken()
         if spec.grads:
@@ -195,11 +193,6 @@ class _Traced:
 
     def _tell_end(self, differentiated: bool, given: Packing, made: Packing, values: list[Any]) -> None:
         key = self.mark, int(values[0])
-        if self.repeats and differentiated:
-            if key in self._post.repeated:  # the forward again, for the backward
-                self._post.repeated.discard(key)
-                return
-            self._post.repeated.add(key)
         self._post.shares.called()
         inputs, outputs = values[1 : 1 + given.count], values[1 + given.count :]
         module, taps = self._taps()

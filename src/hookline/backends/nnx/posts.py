@@ -3,7 +3,8 @@
 A module with taps gets a class of its own, derived from the one it had, whose `__call__` goes by the taps. NNX
 keeps a module's class in the static part of a split model, so every function compiled by `nnx.jit`, or by
 `jax.jit` of a split model, is traced anew when the class changes. Where the same is wanted again, the same
-class comes back, and with it what was compiled. Nothing is put into the instance: its state, and a copy's, stay what they are.
+class comes back, and with it what was compiled. Nothing is put into the
+instance: its state, and a copy's, stay what they are.
 """
 
 from __future__ import annotations
@@ -12,15 +13,16 @@ import copyreg
 import functools
 import itertools
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import jax
 from flax import nnx
 
 from hookline.backends.nnx.compat import tracing
+from hookline.backends.nnx.events import failures, later, settled, thread
 from hookline.backends.nnx.modules import has_no_forward, walk
-from hookline.backends.nnx.replay import Key, Shares, Waiting
+from hookline.backends.nnx.replay import Shares, Waiting
 from hookline.backends.tap import Figures, Label, Rank, Tap, Undo, Wish
 from hookline.errors import Unsupported
 
@@ -56,7 +58,6 @@ class Post:
         self.param_sinks: list[tuple[Callable[[str, Any], None], Label]] = []
         self.closed_over = False  # code was compiled that holds the module itself and not a split one
         self.waiting = Waiting()
-        self.repeated: set[Key] = set()  # calls under a checkpoint that will be made once more, or were
         self.shares = Shares()
         self._classes: dict[Any, type] = {}
 
@@ -107,6 +108,9 @@ class Post:
 _BEFORE = {Rank.ORIGINAL: -1, Rank.EDIT: 0, Rank.OBSERVE: 1, Rank.STOP: 1, Rank.GRADIENT: 2}
 
 _posts: dict[int, Post] = {}
+
+live: dict[int, Label] = {}
+"""The labels of all taps in place: a program that was compiled with others may still run."""
 
 
 def post_of(module: nnx.Module) -> Post:
@@ -183,8 +187,6 @@ def hooked_class(post: Post, spec: Spec) -> type:
 
 def place(wishes: list[Wish]) -> Undo:
     """Puts all taps at the posts of their modules; returns what takes them away again."""
-    from hookline.backends.nnx.events import failures, settled
-
     if tracing() and any(observes(wish.tap) and not counts(wish.tap) for wish in wishes):
         raise Unsupported(
             backend="nnx",
@@ -202,9 +204,9 @@ def place(wishes: list[Wish]) -> Undo:
                 post.taps.remove(tap)
             if not any(other.needs.grads for other in post.taps):
                 post.waiting.clear()
+            live.pop(id(tap.label), None)
         placed.clear()
-        for post in posts.values():
-            post.refresh()
+        _refresh(posts.values())
 
     def remove() -> None:
         if not placed:
@@ -221,13 +223,21 @@ def place(wishes: list[Wish]) -> Undo:
             tap.order = next(_order)
             post = post_of(module)
             post.taps.append(tap)
+            live[id(tap.label)] = tap.label
             placed.append((post, tap))
-        for post in {id(post): post for post, _ in placed}.values():
-            post.refresh()
+        _refresh({id(post): post for post, _ in placed}.values())
     except BaseException:
         take_away()
         raise
     return remove
+
+
+def _refresh(posts: Iterable[Post]) -> None:
+    for post in posts:
+        if thread.running:
+            later.append(post.refresh)
+        else:
+            post.refresh()
 
 
 def placed_on(model: nnx.Module) -> list[Label]:
