@@ -3,6 +3,8 @@
 A failure here means that a torch release changed something: compat.py says what would replace it.
 """
 
+from contextlib import contextmanager
+
 import pytest
 import torch
 from torch import nn
@@ -217,3 +219,87 @@ def test_compiled_modules_can_be_run_as_they_are_written():
     assert compat.uncompiled(plain) is plain
     compat.forget_compiled(plain)
     assert not compat.compiled(plain)
+
+
+def test_a_quick_dispatch_mode_is_called_by_the_code_that_runs_the_operation():
+    import sys
+
+    callers = []
+
+    class Mode(compat.QuickDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            callers.append(sys._getframe(1).f_code.co_name)
+            return func(*args, **(kwargs or {}))
+
+    mode = Mode()
+    with mode:
+        assert compat.dispatch_modes() == [mode]
+        torch.ones(1)
+        with compat.without_dispatch():
+            torch.ones(1)
+    assert compat.dispatch_modes() == []
+    assert callers == ["test_a_quick_dispatch_mode_is_called_by_the_code_that_runs_the_operation"]
+
+
+@pytest.mark.parametrize("way", ["backward", "grad"])
+def test_a_backward_runs_within_what_was_put_around_it(way):
+    log = []
+
+    @contextmanager
+    def around():
+        log.append("begins")
+        yield
+        log.append("ends")
+
+    before = torch.autograd.Variable._execution_engine
+    undo = compat.around_backward(around)
+    x = torch.ones(1, requires_grad=True)
+    y = x * 2
+    y.register_hook(lambda grad: log.append("runs"))
+    y.backward() if way == "backward" else torch.autograd.grad(y, x)
+    undo()
+    undo()
+    assert log == ["begins", "runs", "ends"]
+    assert torch.autograd.Variable._execution_engine is before
+    (x * 2).backward()
+    assert len(log) == 3
+
+
+def test_a_dispatch_mode_around_a_backward_sees_its_operations_and_their_nodes():
+    seen = []
+
+    class Mode(compat.QuickDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            node = compat.current_node()
+            seen.append((str(func), node.name(), compat.node_number(node)))
+            return func(*args, **(kwargs or {}))
+
+    weight = torch.ones(2, requires_grad=True)
+    number = compat.sequence_number()
+    y = torch.tanh(weight)
+    undo = compat.around_backward(Mode)
+    y.backward(torch.ones(2))
+    undo()
+    assert seen[0][0].startswith("aten.") and {entry[1:] for entry in seen[:-1]} == {("TanhBackward0", number)}
+    name, node, last = seen[-1]
+    assert "Accumulate" in node and last >= 2**63 and name.startswith("aten.")
+
+
+def test_operations_made_of_others_are_taken_apart():
+    seen = []
+
+    class Mode(compat.QuickDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            if (parts := compat.in_parts(self, func, args, kwargs or {})) is not NotImplemented:
+                return parts
+            seen.append(str(func))
+            return func(*args, **(kwargs or {}))
+
+    with torch.inference_mode(), Mode():
+        nn.functional.linear(torch.ones(1, 2), torch.ones(2, 2), torch.ones(2))
+    assert seen[-2:] == ["aten.t.default", "aten.addmm.default"]
+
+
+def test_all_operators_are_listed():
+    names = compat.all_operators()
+    assert {"aten::add.Tensor", "aten::convolution", "aten::addmm"} <= set(names)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from hookline.backends import arrays
 from hookline.backends.capabilities import Framework
 from hookline.backends.immediate import Immediate
+from hookline.backends.operators import Operator, OpListener
 from hookline.backends.protocol import Address, Label, Undo
 from hookline.errors import InvalidArgument, RunError
 
@@ -65,6 +67,15 @@ class Common(Immediate):
         """No optimizer is heard: without steps told by hand, each call of the model is a step."""
         return _nothing
 
+    def hook_operators(self, model: Any, places: dict[str, Any], listener: OpListener, label: Label) -> Undo:
+        raise self.framework.unsupported("ops")
+
+    def operator_names(self) -> tuple[Operator, ...]:
+        return ()
+
+    def unseen(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
     # Values
 
     def owned(self, value: Any, source: Any, device: Any, dtype: Any) -> Any:
@@ -96,6 +107,9 @@ class Common(Immediate):
 
     def address(self, tensor: Any, strided: bool = False) -> Address | None:
         return arrays.address(tensor, strided)
+
+    def has_fractions(self, tensor: Any) -> bool:
+        return self.host(tensor).dtype.kind not in "biu"
 
     def reducible(self, tensor: Any) -> Any:
         return arrays.reducible(tensor if isinstance(tensor, np.ndarray) else self.host(self.detached(tensor)))

@@ -6,13 +6,14 @@ A new framework is a folder with a class that has these methods. Most of what fr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol
 
 from hookline.backends.capabilities import Framework
 from hookline.backends.facts import ModuleFact, RunFacts
+from hookline.backends.operators import Operator, OpListener
 from hookline.backends.tap import COUNTING as COUNTING
 from hookline.backends.tap import Figures as Figures
 from hookline.backends.tap import FunctionTap as FunctionTap
@@ -146,6 +147,9 @@ class Statistics(Protocol):
         With `strided` the layout is told even of values that lie behind each other.
         """
 
+    def has_fractions(self, tensor: Any) -> bool:
+        """Whether its numbers are floating-point or complex, not whole or true and false."""
+
     def reducible(self, tensor: Any) -> Any:
         """`tensor` in a form that statistics are taken of: real floats, no history; Unsupported where none is."""
 
@@ -183,6 +187,19 @@ class GradientTaps(Protocol):
 
     def hear_parameters(self, module: Any, sink: Callable[[str, Any], None], label: Label) -> Undo:
         """Has `sink(name, grad)` called for each of the module's own parameters."""
+
+
+class Operators(Protocol):
+    """Every operator that a model runs; `operators.py` names them for all frameworks."""
+
+    def operator_names(self) -> Sequence[Operator]:
+        """Every operator there is; empty where the framework does not tell."""
+
+    def hook_operators(self, model: Any, places: dict[str, Any], listener: OpListener, label: Label) -> Undo:
+        """Has `listener` told of each operator that runs in these modules of the model or their parts."""
+
+    def unseen(self) -> AbstractContextManager[None]:
+        """A block whose operators are no model's: a user's function that works on recorded values."""
 
 
 class Compiling(Protocol):
@@ -301,6 +318,7 @@ class Backend(
     Values,
     Statistics,
     GradientTaps,
+    Operators,
     Compiling,
     Recomputation,
     Training,

@@ -44,20 +44,24 @@ class Figures(NamedTuple):
 
 
 class Needs(NamedTuple):
-    """What an observing tap will ask for: a framework that compiles has to know before anything runs.
+    """What a tap takes of a call and may do to it: where code is compiled, that must be known before it runs.
 
-    `inputs` and `outputs` are values; without both, the tap only counts calls. `grads` are gradients that it will
-    listen to, `stops` tells that it may end the forward. With `statistics` it is content with these numbers.
+    `inputs` and `outputs` are values; without both, the tap only counts calls. If it `replaces`, it may return
+    other values. `grads` are gradients that it listens to: of the arguments, or of the output if it runs after the
+    forward; `joint` ones come all at once, and it may replace them. `stops`: it may end the forward. With
+    `statistics` it is content with these numbers.
     """
 
     inputs: bool = True
     outputs: bool = True
+    replaces: bool = True
     grads: bool = False
+    joint: bool = False
     stops: bool = False
     statistics: Figures | None = None
 
 
-COUNTING = Needs(inputs=False, outputs=False)
+COUNTING = Needs(inputs=False, outputs=False, replaces=False)
 """The needs of a tap that looks at no value."""
 
 
@@ -67,7 +71,9 @@ class Tap:
     `after` and `kwargs` say how it is called: (module, args[, kwargs]) before the forward, (module,
     args[, kwargs], output) after it. What it returns replaces (args, kwargs) or the output. In a deep
     copy of the model it is inert, and pickled it is a callable of the standard library, so that a
-    saved model loads where hookline is not installed.
+    saved model loads where hookline is not installed. One that `may_miss` calls is not worth running
+    compiled code as it is written for. One that is `first_in_backward` gets the gradient before other
+    taps of the site do.
     """
 
     label: Label
@@ -75,7 +81,10 @@ class Tap:
     kwargs = True
     rank = Rank.OBSERVE
     order = 0
+    index = 0
     needs = Needs()
+    may_miss = False
+    first_in_backward = False
 
     def __call__(self, *args: Any) -> Any:
         raise NotImplementedError

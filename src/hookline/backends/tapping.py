@@ -48,7 +48,7 @@ class Tapping:
     def needs_gradient(self, tree: Any) -> bool:
         return bool(self.live(tree)[0])
 
-    def site_memory(self, module: Any) -> None:
+    def site_memory(self, module: Any) -> Any:
         return None
 
     def heard(self, output: Any, sink: GradSink) -> Any:

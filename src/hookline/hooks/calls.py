@@ -66,7 +66,8 @@ class Store:
     def _kept(self, tensor: Any, site: str) -> Any:
         source = self._backend.detached(tensor)
         try:
-            value = self._keep(source)  # type: ignore[misc]
+            with self._backend.unseen():
+                value = self._keep(source)  # type: ignore[misc]
         except Exception as error:
             raise HookError(site, "keep function", f"raised {type(error).__name__}: {error}") from error
         return map_leaves(
@@ -163,6 +164,9 @@ class Call:
 
 class SiteRecord:
     """What was recorded of one site; its own values are those of the last call."""
+
+    op = ""
+    """The operator's name, `aten.convolution`, where the site is one and no module."""
 
     def __init__(self, name: str, aliases: tuple[str, ...], store: Store | None) -> None:
         self.name = name

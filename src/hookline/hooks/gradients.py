@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from hookline.backends.protocol import Backend, FunctionTap, Label, Rank, Tap, Wish
+from hookline.backends.protocol import Backend, FunctionTap, Label, Needs, Rank, Tap, Wish
 from hookline.hooks.pending import Pending
 from hookline.hooks.replacing import Gradients, Shapes, called
 from hookline.hooks.select import Place
@@ -25,6 +25,8 @@ class OutputGradients(Tap):
 
     kwargs = False
     rank = Rank.GRADIENT
+    needs = Needs(inputs=False, replaces=False, joint=True)
+    first_in_backward = True
 
     def __init__(
         self,
@@ -64,6 +66,8 @@ class InputGradients(Tap):
     Where no input needs a gradient, it is called when those of the outputs are known.
     """
 
+    needs = Needs(inputs=False, replaces=False, joint=True)
+
     def __init__(
         self,
         backend: Backend,
@@ -81,7 +85,8 @@ class InputGradients(Tap):
 
     def wishes(self, *, original: bool = False) -> list[Wish]:
         self.rank = Rank.ORIGINAL if original else Rank.GRADIENT
-        before = FunctionTap(self.before, self.label, after=False, rank=Rank.GRADIENT)
+        needs = Needs(replaces=False, joint=True)
+        before = FunctionTap(self.before, self.label, after=False, rank=Rank.GRADIENT, needs=needs)
         return [Wish(self._place.module, before), Wish(self._place.module, self)]
 
     def before(self, module: Any, args: Any, kwargs: Any) -> Any:

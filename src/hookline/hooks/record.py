@@ -20,9 +20,12 @@ from hookline.errors import InvalidArgument
 from hookline.hooks.budget import Budget, parse_bytes
 from hookline.hooks.calls import ONE_ARGUMENT, Call, SiteRecord, Store
 from hookline.hooks.handles import all_or_nothing
+from hookline.hooks.keeping import Keeping
+from hookline.hooks.operators import Chosen, Ops
 from hookline.hooks.pending import Pending
 from hookline.hooks.placing import callers_line, needs_callable
 from hookline.hooks.reasons import explain
+from hookline.hooks.recorded_ops import RecordedOps
 from hookline.hooks.recording import Recording
 from hookline.hooks.select import Place, Tree, select
 from hookline.hooks.session import Session, opened
@@ -39,19 +42,24 @@ def record(
     *,
     inputs: bool = False,
     grads: bool = False,
+    ops: Ops = False,
     device: Any = None,
     dtype: Any = None,
     keep: Callable[[Any], Any] | None = None,
     stop: bool = False,
     limit: int | str | None = None,
     spill: str | Path | None = None,
+    to: Any = None,
 ) -> Recorder:
     """A context manager that gives a Recording of the sites that `where` selects.
 
-    `inputs` keeps arguments, `grads` the gradients of inputs, outputs and parameters. `keep(tensor)`
+    `inputs` keeps arguments, `grads` the gradients of inputs, outputs and parameters. `ops` also records the
+    operators that run in these modules, all or those of a glob ("aten.*norm*"), as sites such as
+    `layer1.0.conv1/convolution`; with `grads` those of a backward as well. `keep(tensor)`
     reduces or slices each tensor before it is stored; `device` and `dtype` move and cast it. `stop`
     ends the forward, and with it the block, once every site has fired. Beyond `limit` bytes the
-    recording goes on in files in the folder `spill`, or ends in RecordingTooLarge.
+    recording goes on in files in the folder `spill`, or ends in RecordingTooLarge. `to` keeps it in a
+    run as well, from which `open_run(...).recordings` reads it: a folder, a RunStore or a Watch.
 
     >>> import torch
     >>> model = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.ReLU())
@@ -77,7 +85,11 @@ def record(
     places = select(tree, where)
     budget = None if limit is None else Budget(parse_bytes(limit), spill, backend.name)
     store = Store(backend, device=backend.device(device), dtype=backend.dtype(dtype), keep=keep, budget=budget)
-    return Recorder(backend, tree, places, store, inputs=inputs, grads=grads, stop=stop)
+    keeping = None if to is None else Keeping(to)
+    recorder = Recorder(backend, tree, places, store, keeping, inputs=inputs, grads=grads, stop=stop)
+    if ops is not False:
+        recorder.record_ops(model, Chosen(backend, ops))
+    return recorder
 
 
 class Recorder:
@@ -89,6 +101,7 @@ class Recorder:
         tree: Tree,
         places: list[Place],
         store: Store,
+        keeping: Keeping | None,
         *,
         inputs: bool,
         grads: bool,
@@ -97,6 +110,7 @@ class Recorder:
         self._backend = backend
         self._tree: Tree | None = tree
         self._store = store
+        self._keeping = keeping
         self._session = Session()
         self._attached = ExitStack()
         self._signal = StopForward()
@@ -105,12 +119,14 @@ class Recorder:
         self.tensor = backend.tensor
         self.in_recompute, self.backward_number = backend.in_recompute, backend.backward_number
         self.inputs, self.grads = inputs, grads
-        self.needs = Needs(inputs=inputs, grads=grads, stops=stop)
+        self.needs = Needs(inputs=inputs, replaces=False, grads=grads, stops=stop)
         kind = _FullSiteRecorder if inputs or grads else _SiteRecorder
         self.rank = Rank.STOP if stop else Rank.OBSERVE
         self.sites = [kind(self, place) for place in places]
         self.waiting = {site.record.name for site in self.sites} if stop else None
         self._entered = False
+        self._ops: RecordedOps | None = None
+        self._model: Any = None
         self.recording = Recording([site.record for site in self.sites], backend.name)
         self.recording.settle = backend.settled
         store.recording = weakref.ref(self.recording)
@@ -121,12 +137,18 @@ class Recorder:
         self._entered = True
         if self._store.budget is not None:
             self._store.budget.open()
+        if self._keeping is not None:
+            self._keeping.open(self._facts())
         line = callers_line()
         wishes: list[Wish] = []
         for site in self.sites:
             site.label = Label("record", "recording", site.record.name, line)
             wishes += site.wishes()
-        placements = [partial(self._backend.place, wishes)]
+        placements: list[Callable[[], Callable[[], None]]] = [partial(self._backend.place, wishes)]
+        if self._ops is not None:
+            placements.append(
+                partial(self._ops.place, self._model, Label("record", "recording of operators", "", line))
+            )
         if self.grads:
             placements += [partial(self._hear_parameters, site, line) for site in self.sites]
         self._attached.enter_context(all_or_nothing(placements))
@@ -145,9 +167,22 @@ class Recorder:
         stopped = error is self._signal
         assert self._tree is not None
         explain(self, self._tree, self._backend, stopped=stopped, error=error)
+        if self._ops is not None:
+            self._ops.explain()
         # A recording outlives its model: what refers to modules goes now.
-        self._tree, self.sites = None, []
+        self._tree, self._model, self.sites = None, None, []
+        if self._keeping is not None:
+            self._keeping.take(self.recording)
+            self._keeping.close()
         return stopped
+
+    def record_ops(self, model: Any, chosen: Chosen) -> None:
+        """Has the operators that run in the sites recorded too."""
+        self._model, self._ops = model, RecordedOps(self, chosen)
+
+    def _facts(self) -> dict[str, Any]:
+        sites = [[site.record.name, type(site.place.module).__name__] for site in self.sites]
+        return {"backend": self._backend.name, "rank": self._backend.rank(), "sites": sites}
 
     def belongs_here(self) -> bool:
         """Whether the current context's events are this recording's."""
@@ -225,7 +260,8 @@ class _FullSiteRecorder(_SiteRecorder):
 
     def wishes(self) -> list[Wish]:
         before = FunctionTap(self.before, self.label, after=False, needs=self.needs)
-        after = FunctionTap(self.after_forward, self.label, rank=self.recorder.rank, needs=self.needs)
+        needs = self.needs._replace(inputs=False)
+        after = FunctionTap(self.after_forward, self.label, rank=self.recorder.rank, needs=needs)
         return [Wish(self.place.module, before), Wish(self.place.module, after)]
 
     def before(self, module: Any, args: Any, kwargs: Any) -> Any:

@@ -26,6 +26,11 @@ class Recording:
         self._settled()
         return list(self._fired)
 
+    @property
+    def ops(self) -> list[str]:
+        """The names of those that are operators, `layer1.0.conv1/convolution`, in the same order."""
+        return [name for name, site in self._fired.items() if site.op]
+
     def __getitem__(self, name: str) -> SiteRecord:
         """The site of that name, or one that goes by it; NoSuchSite where none was asked for."""
         self._settled()
@@ -55,6 +60,10 @@ class Recording:
         from hookline.hooks.saving import save_recording
 
         return save_recording(self, Path(path))
+
+    def add(self, site: SiteRecord) -> None:
+        """Takes a site that was not known when the recording began: an operator that ran."""
+        self._asked[site.name] = site
 
     def fire(self, site: SiteRecord) -> None:
         """Notes that `site` fired for the first time."""

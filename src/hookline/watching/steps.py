@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from hookline.backends.protocol import Figures
 from hookline.lines import Reduced, Stats, collect, collect_channels, reduce, reduce_channels
 from hookline.lines.registry import on_tensors, values
-from hookline.runs.frames import Row
+from hookline.sinks.frames import Row
 
 BY_CHANNEL = ("output", "input", "grad_output", "grad_input")
 COLUMNS = ("count", "mean", "std", "min", "max", "absmax", "l2", "zeros", "near_zero", "nan", "inf")
@@ -66,6 +66,10 @@ class Gathered:
         self._reduced.setdefault(key, []).append(reduced)
         if dim is not None and key.kind in BY_CHANNEL and tensor.ndim > dim:
             self._channels.setdefault(key, []).append(reduce_channels(tensor, dim))
+
+    def forget_latest(self) -> None:
+        """What comes next is reduced, also if it is the tensor that came last."""
+        self._latest = None
 
     def add_number(self, key: Key, name: str, number: Any) -> None:
         """One more column of a row; a number or a scalar tensor, read when the step ends."""

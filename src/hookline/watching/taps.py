@@ -26,7 +26,7 @@ class OutputWatcher(Tap):
         self.watch, self.place, self.label = watch, place, label
         self.calls = 0
         self.broken = False
-        self.needs = Needs(inputs=False, grads=watch.grads, statistics=watch.gathered.statistics)
+        self.needs = Needs(inputs=False, replaces=False, grads=watch.grads, statistics=watch.gathered.statistics)
 
     def wishes(self) -> list[Wish]:
         return [Wish(self.place.module, self)]

@@ -17,16 +17,19 @@ from hookline.backends import resolve
 from hookline.backends.protocol import COUNTING, Backend, FunctionTap, Label, Rank, Wish
 from hookline.errors import InvalidArgument
 from hookline.hooks.handles import Handle, all_or_nothing
+from hookline.hooks.operators import Chosen, Ops
 from hookline.hooks.placing import callers_line
 from hookline.hooks.select import Place, Tree, select
 from hookline.hooks.session import Session
 from hookline.lines.registry import find
-from hookline.runs.frames import Row
 from hookline.schedule import Schedule, as_schedule
-from hookline.sinks.store import RunStore
+from hookline.sinks import Sink
+from hookline.sinks.frames import Row
+from hookline.sinks.protocol import sinks_of
+from hookline.watching.operators import WatchedOps
 from hookline.watching.progress import Progress
 from hookline.watching.steps import Gathered, Wanted
-from hookline.watching.table import Sink, Table
+from hookline.watching.table import Table
 from hookline.watching.taps import FullWatcher, OutputWatcher
 from hookline.watching.weights import Weights, parameters_of
 
@@ -39,6 +42,7 @@ def watch(
     histogram: bool = True,
     inputs: bool = False,
     grads: bool = True,
+    ops: Ops = False,
     params: bool | Callable[[], dict[str, Any]] | None = None,
     stats: Sequence[str] = (),
     channels: int | None = None,
@@ -51,11 +55,14 @@ def watch(
     """A context manager that gives statistics of activations, gradients and parameters, step by step.
 
     A step is a step of the model's optimizer, which is found by itself; without one, each call of
-    the model is a step. `every` chooses the steps: a number, or a function step -> bool. `stats` names
+    the model is a step. `every` chooses the steps: a number, or a function step -> bool. `ops` also watches
+    the operators that run in the modules, all or those of a glob, as sites `layer1.0.conv1/convolution`
+    with rows "output" and, in a backward, "grad". `stats` names
     more statistics of `hookline.lines.registry` ("p99", your own); `channels` is a dimension along
     which activations and their gradients are also reduced one by one. `scaler` is the GradScaler in
     use, if any: gradients of activations are then given unscaled. Memory keeps the last `keep`
-    steps, sinks (`to`: the folder of a run, which `open_run` reads, or your own) get all. `progress`
+    steps, sinks (`to`: the folder of a run, which `open_run` reads, one of `hookline.sinks`, your own, or
+    several in a list) get all. `progress`
     shows a line with the step; by default in terminals only.
     `params` are watched wherever the framework tells of its optimizers' steps.
     Where a model keeps its parts in its own way, `modules` are the (name, module) pairs that `where`
@@ -82,21 +89,16 @@ def watch(
     tree = Tree(backend.named_modules(model) if modules is None else modules)
     for name in stats:
         find(name)
-    sinks: list[Any] = list(to) if isinstance(to, (list, tuple)) else [to]
-    sinks = [RunStore(sink) if isinstance(sink, (str, Path)) else sink for sink in sinks]
-    if wrong := [sink for sink in sinks if not hasattr(sink, "write") or not hasattr(sink, "close")]:
-        raise InvalidArgument(
-            f"to={wrong[0]!r} is no sink: a folder is wanted, or an object with write(rows) and close()."
-        )
     return Watch(
         backend,
         model,
         select(tree, where),
         as_schedule(every),
-        Table(keep, sinks),
+        Table(keep, sinks_of(to)),
         Wanted(histogram, tuple(stats), channels),
         inputs=inputs,
         grads=grads,
+        ops=None if ops is False else Chosen(backend, ops),
         params=backend.framework.can("watch_params") if params is None else params,
         scaler=scaler,
         progress=progress,
@@ -117,6 +119,7 @@ class Watch:
         *,
         inputs: bool,
         grads: bool,
+        ops: Chosen | None,
         params: bool | Callable[[], dict[str, Any]],
         scaler: Any,
         progress: bool | None,
@@ -136,6 +139,8 @@ class Watch:
         self._attached = ExitStack()
         self._taps: Handle | None = None
         self._watchers: list[OutputWatcher] = []
+        self._ops = None if ops is None else WatchedOps(self, ops)
+        self._line = ""
         self._scale: float | None = None
         self._mode = "train"
         self._depth = 0  # how deep in calls of the model, which may call itself
@@ -158,6 +163,10 @@ class Watch:
         from hookline.plots import overview
 
         return overview(self.rows(), site, kind)
+
+    def keep(self, recording: Any) -> None:
+        """Keeps a Recording in the run of this watch, with its step; `record(..., to=w)` calls it."""
+        self._table.keep(recording, self.now)
 
     @property
     def mode(self) -> str:
@@ -199,7 +208,7 @@ class Watch:
     def __enter__(self) -> Watch:
         if self.is_open:
             raise InvalidArgument("this watch block is open already; call watch(...) again.")
-        line = callers_line()
+        self._line = line = callers_line()
         self._table.open(
             {
                 "model": type(self._model).__qualname__,
@@ -234,6 +243,8 @@ class Watch:
         part_begins = [
             FunctionTap(self._part_begins, label, after=False, kwargs=False, needs=COUNTING) for _ in parts
         ]
+        for tap in part_begins:
+            tap.may_miss = True  # where the model runs compiled, its own call tells
         return [
             Wish(self._model, begin),
             Wish(self._model, end),
@@ -328,7 +339,12 @@ class Watch:
         wanted = self.is_open and self._schedule(step)
         if wanted and self._taps is None:
             wishes = [wish for watcher in self._watchers for wish in watcher.wishes()]
-            self._taps = all_or_nothing([partial(self.backend.place, wishes)])
+            placements: list[Callable[[], Callable[[], None]]] = [partial(self.backend.place, wishes)]
+            if self._ops is not None:
+                places = {place.name: place.module for place in self._places}
+                label = Label("watch", "watching of operators", "", self._line)
+                placements.append(partial(self.backend.hook_operators, self._model, places, self._ops, label))
+            self._taps = all_or_nothing(placements)
         elif not wanted and self._taps is not None:
             self._taps.remove()
             self._taps = None

@@ -32,6 +32,7 @@ FEATURES = {
     "watch": "`watch`: statistics of activations",
     "watch_grads": "`watch(grads=True)`: statistics of their gradients",
     "watch_params": "`watch(params=True)`: parameters, their gradients and updates, step by step",
+    "ops": "`register_op_hook`, `record(ops=True)`, `watch(ops=True)`",
     "summary": "`summary`: names, types, shapes, parameters",
     "costs": "`summary`: multiply-accumulates and memory",
     "trace": "`trace`",

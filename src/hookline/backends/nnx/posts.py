@@ -3,8 +3,8 @@
 A module with taps gets a class of its own, derived from the one it had, whose `__call__` goes by the taps. NNX
 keeps a module's class in the static part of a split model, so every function compiled by `nnx.jit`, or by
 `jax.jit` of a split model, is traced anew when the class changes. Where the same is wanted again, the same
-class comes back, and with it what was compiled. Nothing is put into the
-instance: its state, and a copy's, stay what they are.
+class comes back, and with it what was compiled. Nothing is put into the instance: its state, and a copy's, stay
+what they are.
 """
 
 from __future__ import annotations

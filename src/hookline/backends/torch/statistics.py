@@ -16,6 +16,7 @@ from torch import nn
 from hookline.backends.arrays import BINS, HIGHEST, LOWEST, MANTISSA_BITS, MAX_DIMS, SIDE
 from hookline.backends.protocol import Address
 from hookline.backends.torch import compat
+from hookline.backends.torch.attribution import unseen
 from hookline.errors import Unsupported
 
 Tensor = torch.Tensor
@@ -171,7 +172,8 @@ def _histogram(x: Tensor) -> Tensor:
 @torch.no_grad()
 def scalars(functions: list[Callable[..., Any]], tensor: Tensor) -> Tensor:
     """The results of `function(tensor, torch)`, as the bits of float64."""
-    found = [torch.as_tensor(function(tensor, torch), device=tensor.device).double() for function in functions]
+    with unseen:
+        found = [torch.as_tensor(function(tensor, torch), device=tensor.device).double() for function in functions]
     return torch.stack([value.reshape(()) for value in found]).view(torch.int64)
 
 

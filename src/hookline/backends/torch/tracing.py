@@ -17,7 +17,7 @@ from torch import nn
 from hookline.backends.facts import CallFact, RunFacts
 from hookline.backends.protocol import FunctionTap, Label, Wish
 from hookline.backends.torch import costs, describing
-from hookline.backends.torch.compat import DispatchMode, is_fakes_fault, quiet_fakes, uncompiled
+from hookline.backends.torch.compat import DispatchMode, in_parts, is_fakes_fault, quiet_fakes, uncompiled
 from hookline.backends.torch.describing import facts_of, nbytes, storage_of
 from hookline.backends.torch.flow import Flow
 from hookline.backends.torch.standins import (
@@ -181,12 +181,8 @@ class _Watch(DispatchMode):  # type: ignore[misc]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if not costs.is_known(func) and hasattr(func, "decompose"):
-            # Composite operations arrive whole under inference_mode.
-            with self:
-                parts = func.decompose(*args, **kwargs)
-            if parts is not NotImplemented:
-                return parts
+        if not costs.is_known(func) and (parts := in_parts(self, func, args, kwargs)) is not NotImplemented:
+            return parts
         out = func(*args, **kwargs)
         if self.open:
             call = self.calls[self.open[-1]]

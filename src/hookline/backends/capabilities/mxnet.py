@@ -1,0 +1,27 @@
+"""What works on MXNet Gluon."""
+
+from hookline.backends.capabilities.declaring import Framework, No, answers
+
+FRAMEWORK = Framework(
+    name="mxnet",
+    package="mxnet",
+    roots=("mxnet",),
+    home="hookline.backends.mxnet",
+    models="a mxnet.gluon.Block",
+    tested=("1.9.1", "1.10"),
+    answers=answers(
+        costs=No(
+            "an array of MXNet can't stand in for one without being computed, so no run counts operations",
+            "read names, types, shapes and parameters; for costs write the model in torch",
+        ),
+        trace=No(
+            "which call feeds which is not told by MXNet while a Block runs",
+            "hybridize the net and look at its symbol, net(mx.sym.var('data')).get_internals()",
+        ),
+        state_hooks=No(
+            "a Block writes its parameters in C++, without a state dict",
+            "change what net._collect_params_with_prefix() gives, then call net.save_parameters",
+        ),
+    ),
+    compiles="hybridize()",
+)

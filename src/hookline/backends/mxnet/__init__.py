@@ -1,0 +1,137 @@
+"""The MXNet backend: Gluon blocks, their calls and gradients, and the operators of hybridized ones.
+
+| what | how | why |
+|---|---|---|
+| a call | a class of its own for the block while it has taps (`swapping.py`) | Gluon's hooks only look |
+| a gradient | an identity with a backward of ours (`functions.py`) | MXNet has no hook on gradients |
+| a backward | MXNet's functions wait for its end while there are taps (`waiting.py`) | it runs in other threads |
+| a hybridized block | runs as written while a tap is inside (`holding.py`) | a compiled graph calls no block |
+| a parameter's gradient | read when the backward has run (`parameters.py`) | there is no hook on it |
+| a step | `gluon.Trainer.step` and `update` are wrapped (`trainers.py`) | a Trainer has no hooks |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from typing import Any
+
+import mxnet
+from mxnet import autograd, gluon
+
+from hookline.backends.capabilities import capabilities
+from hookline.backends.common import Common
+from hookline.backends.facts import ParameterFact, RunFacts
+from hookline.backends.mxnet import (
+    blocks,
+    describing,
+    functions,
+    parameters,
+    swapping,
+    trainers,
+    values,
+)
+from hookline.backends.protocol import GradSink, Label
+from hookline.backends.running import Running
+from hookline.backends.tapping import Passage, Tapping
+
+
+class MxnetBackend(Tapping, Running, Common):
+    """Enters gluon.Block and HybridBlock; see `hookline.backends.protocol.Backend`."""
+
+    name = "mxnet"
+    tensor = mxnet.nd.NDArray
+    framework = capabilities()["mxnet"]
+
+    place = staticmethod(swapping.place)
+    replace_forward = staticmethod(swapping.replace_forward)
+    is_live = staticmethod(functions.is_live)
+    site_memory = staticmethod(parameters.heard_at)
+    own_parameters = staticmethod(parameters.own_parameters)
+    tensors_of = staticmethod(parameters.tensors_of)
+    swap_data = staticmethod(parameters.swap_data)
+    gradient = staticmethod(parameters.gradient)
+    hear_parameters = staticmethod(parameters.hear_parameters)
+    hear_steps = staticmethod(trainers.hear_steps)
+    snapshot = staticmethod(values.snapshot)
+    host = staticmethod(values.host)
+    from_host = staticmethod(values.from_host)
+    fitted = staticmethod(values.fitted)
+    unlike = staticmethod(values.unlike)
+    nbytes = staticmethod(values.nbytes)
+    device = staticmethod(values.context)
+    dtype = staticmethod(values.dtype)
+    address = staticmethod(values.address)
+    why_silent = staticmethod(blocks.why_silent)
+    remarks = staticmethod(parameters.remarks)
+    has_forward = staticmethod(blocks.has_forward)
+    tensor_fact = staticmethod(describing.tensor_fact)
+    zeros = staticmethod(describing.zeros)
+    random_input = staticmethod(describing.random_input)
+    forward_of = staticmethod(describing.forward_of)
+
+    # The tree of a model
+
+    def is_model(self, thing: Any) -> bool:
+        return isinstance(thing, gluon.Block)
+
+    def named_modules(self, model: Any) -> Iterable[tuple[str, Any]]:
+        return blocks.walk(model)
+
+    def children(self, model: Any) -> list[Any]:
+        return [block for name, block in blocks.walk(model) if name and "." not in name]
+
+    def placed(self, model: Any) -> list[Label]:
+        found = {id(block): block for _, block in blocks.walk(model)}
+        return [tap.label for block in found.values() for tap in swapping.taps_on(block)]
+
+    # Values and gradients
+
+    def detached(self, tensor: Any) -> Any:
+        return tensor.detach()
+
+    def tap(self, tensor: Any, fn: Callable[[Any], Any]) -> Any:
+        def backward(grads: list[Any]) -> list[Any] | None:
+            new = fn(values.snapshot(grads[0]))
+            return None if new is None else [new]
+
+        return functions.identities([tensor], backward)[0]
+
+    def joint_tap(self, tensors: list[Any], fn: Callable[[list[Any]], list[Any] | None]) -> list[Any]:
+        return functions.joined(tensors, fn)
+
+    def listener(self, on_input: GradSink, on_output: GradSink, memory: Any) -> Passage:
+        def counted(numbers: list[int], grad: Any) -> Any:
+            memory.count += 1
+            return on_output(numbers, grad)
+
+        return super().listener(on_input, on_output if memory is None else counted, memory)
+
+    # Training
+
+    def needs_gradient(self, tree: Any) -> bool:
+        return bool(autograd.is_recording()) and super().needs_gradient(tree)
+
+    def is_training(self, model: Any) -> bool:
+        """Blocks have no mode of their own: MXNet has one for all, that `autograd.record` switches."""
+        return bool(autograd.is_training())
+
+    # What a model is
+
+    def evaluating(self, model: Any) -> AbstractContextManager[None]:
+        paused: AbstractContextManager[None] = autograd.pause(train_mode=False)
+        return paused
+
+    def _held(self, module: Any) -> tuple[ParameterFact, ...]:
+        return describing.held_by(module)
+
+    def traced_run(
+        self, model: Any, args: Any, kwargs: Any, *, real: bool = False, flow: bool = False
+    ) -> RunFacts:
+        model, notes = describing.ready_to_run(model)
+        facts = super().traced_run(model, args, kwargs, real=real, flow=flow)
+        facts.notes += notes
+        return facts
+
+
+BACKEND = MxnetBackend()

@@ -1,0 +1,143 @@
+"""Every private name of MXNet that hookline uses, and why.
+
+Checked on MXNet 1.9.1, the last release. Each entry has a test in tests/frameworks/mxnet/test_private.py.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable
+from typing import Any
+
+import mxnet
+from mxnet.base import _LIB, MXCallbackList, MXNetError, NDArrayHandle, c_handle_array, check_call, py_str
+
+NDArray: Any = mxnet.nd.NDArray
+NumpyArray: Any = mxnet.np.ndarray
+
+# Blocks
+
+
+def children(block: Any) -> dict[str, Any]:
+    """The blocks directly below; Gluon has no public way to name them."""
+    found: dict[str, Any] = block._children
+    return found
+
+
+def own_parameters(block: Any) -> dict[str, Any]:
+    """The block's own Parameters by attribute name; `params` has them by a name that is global."""
+    found: dict[str, Any] = block._reg_params
+    return found
+
+
+def is_state(parameter: Any) -> bool:
+    """Whether a Parameter is no weight but a running statistic, as those of BatchNorm."""
+    return not parameter._differentiable
+
+
+def is_initialized(parameter: Any) -> bool:
+    return parameter._data is not None
+
+
+def with_zeros(parameter: Any) -> None:
+    """Has a Parameter filled with zeros: now, or once its shape is known. No random number is drawn."""
+    zero = mxnet.init.Zero()
+    context = parameter._deferred_init[1] if parameter._deferred_init else [mxnet.cpu()]
+    parameter._deferred_init = ()
+    parameter.init = zero
+    parameter.initialize(init=zero, ctx=context, default_init=zero, force_reinit=True)
+
+
+# Hybridized blocks
+
+
+def is_hybrid(block: Any) -> bool:
+    """Whether the block can be hybridized."""
+    return isinstance(block, mxnet.gluon.HybridBlock)
+
+
+def is_active(block: Any) -> bool:
+    """Whether a hybrid block runs as a compiled graph."""
+    return bool(block._active)
+
+
+def set_active(block: Any, active: bool) -> None:
+    """As `hybridize`, for this block alone and without throwing its compiled graph away."""
+    block._active = active
+
+
+def hybridizing(block: Any) -> Any:
+    """The very object that the last call of `hybridize` left; an empty list where there was none."""
+    return block._flags
+
+
+def partitioned_for(block: Any) -> str | None:
+    """The name of the backend that `optimize_for` or `hybridize(backend=...)` rewrites the graph for."""
+    name: str | None = block._backend
+    return name
+
+
+# Arrays
+
+
+def is_in_graph(array: Any) -> bool:
+    """Whether autograd knows the array: it was marked, or computed from what was. Nothing else tells."""
+    try:
+        array._fresh_grad = array._fresh_grad
+    except MXNetError:
+        return False
+    return True
+
+
+def data_pointer(array: Any) -> int:
+    """The address of a dense array in the memory of this process, once its values are there."""
+    array.wait_to_read()
+    pointer = ctypes.c_void_p()
+    check_call(_LIB.MXNDArrayGetData(array.handle, ctypes.byref(pointer)))
+    return pointer.value or 0
+
+
+def has_layouts_of_its_own() -> bool:
+    """Whether convolutions run by oneDNN, which keeps arrays in layouts that only it can read."""
+    return mxnet.runtime.Features().is_enabled("MKLDNN") and os.environ.get("MXNET_MKLDNN_ENABLED", "1") != "0"
+
+
+def wait_until_unused(array: Any) -> None:
+    """Returns when nobody reads or writes the array any more; Python's `wait_to_read` leaves the readers out."""
+    check_call(_LIB.MXNDArrayWaitToWrite(array.handle))
+
+
+def owning(handle: int, kind: type = NDArray, *, writable: bool = False) -> Any:
+    """The array of a handle that C++ gave away: freed with the array, leaked without one."""
+    array = NDArray(ctypes.cast(handle, NDArrayHandle), writable=writable)
+    return array.as_np_ndarray() if issubclass(kind, NumpyArray) else array
+
+
+# Operations with a backward of one's own
+
+_int, _pointer = ctypes.c_int, ctypes.c_void_p
+BackwardEntry = ctypes.CFUNCTYPE(_int, _int, _int, ctypes.POINTER(_pointer), ctypes.POINTER(_int), _int, _pointer)
+DeleteEntry = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
+_PLAIN = ctypes.CFUNCTYPE(ctypes.c_int)
+
+
+def callback_list(backward: Any, delete: Any, key: int) -> Any:
+    """The structure by which C++ calls `backward` and `delete`, with `key` as their last argument."""
+    functions = (_PLAIN * 2)(ctypes.cast(backward, _PLAIN), ctypes.cast(delete, _PLAIN))
+    keys = (ctypes.c_void_p * 2)(key, key)
+    return MXCallbackList(
+        2, ctypes.cast(functions, ctypes.POINTER(_PLAIN)), ctypes.cast(keys, ctypes.POINTER(ctypes.c_void_p))
+    )
+
+
+def record_operation(inputs: list[Any], outputs: list[Any], callbacks: Any) -> None:
+    """Tells autograd that `outputs` come from `inputs` by an operation with these callbacks."""
+    check_call(
+        _LIB.MXCustomFunctionRecord(
+            len(inputs), c_handle_array(inputs), len(outputs), c_handle_array(outputs), ctypes.byref(callbacks)
+        )
+    )
+
+
+text: Callable[[bytes], str] = py_str

@@ -1,0 +1,82 @@
+"""Holding: hybridized blocks run as they are written for as long as a tap sits inside of them.
+
+A hybridized block runs one compiled graph and never calls what is in it, so hooks there would be silent. With a
+tap inside, it runs as it is written, and so does all that is in it: compiling each part for itself would take
+longer than it saves. Outputs, gradients, running statistics and Dropout's random numbers are to the last bit the
+same (tests/frameworks/mxnet/test_hybridized.py); the compiled graph is kept and runs again afterwards. No tap is
+ever part of a graph, so none can go on running in one.
+
+A graph that `optimize_for` has rewritten may compute something else, and raises Unsupported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from hookline.backends.mxnet import blocks, compat
+from hookline.backends.protocol import Undo
+from hookline.errors import Unsupported
+
+
+class Held:
+    """How a block was hybridized before, and how many attachments hold it."""
+
+    def __init__(self, block: Any) -> None:
+        self.count = 0
+        self.active = compat.is_active(block)
+        self.hybridized = compat.hybridizing(block)
+
+
+_held: WeakKeyDictionary[Any, Held] = WeakKeyDictionary()
+
+
+def hold_around(tapped: Iterable[Any]) -> Undo:
+    """Has all blocks around these, and all in them, run as written, until the returned function is called."""
+    around = {id(above): above for block in tapped for above in blocks.ancestors(block)}
+    for above in around.values():
+        _refuse_if_rewritten(above)
+    within = {id(block): block for above in around.values() for block in blocks.below(above)}
+    holding = [block for block in (around | within).values() if compat.is_hybrid(block)]
+    for block in holding:
+        held = _held.setdefault(block, Held(block))
+        held.count += 1
+        compat.set_active(block, False)
+
+    def release() -> None:
+        while holding:
+            block = holding.pop()
+            held = _held[block]
+            held.count -= 1
+            if not held.count:
+                _note(block, held)
+                compat.set_active(block, held.active)
+                del _held[block]
+
+    return release
+
+
+def hold_again() -> None:
+    """To be called when a block with taps was hybridized: what is around and beside it was, maybe, as well."""
+    for block, held in list(_held.items()):
+        _note(block, held)
+        compat.set_active(block, False)
+
+
+def _refuse_if_rewritten(block: Any) -> None:
+    if compat.is_hybrid(block) and compat.is_active(block) and compat.partitioned_for(block) is not None:
+        raise Unsupported(
+            backend="mxnet",
+            feature="a hook inside of a block that was optimized for another backend",
+            why=f"{block.name!r} runs a graph rewritten for {compat.partitioned_for(block)!r}, and as it is "
+            "written it may give other numbers",
+            instead="attach to that block itself, or call its hybridize(False) before",
+        )
+
+
+def _note(block: Any, held: Held) -> None:
+    """Notes what somebody asked for by `hybridize` meanwhile."""
+    if compat.hybridizing(block) is not held.hybridized:
+        held.hybridized = compat.hybridizing(block)
+        held.active = compat.is_active(block)

@@ -1,0 +1,219 @@
+"""Swapping: taps on a block, by a class of its own for as long as they are there.
+
+Gluon's own hooks only look: what they return is dropped. And a call can't be caught on the object itself, since
+Python looks for `__call__` on the class. So a block with taps is of a class that derives from its own, has its
+name, and differs in the call alone. The taps are kept beside the block: its __dict__ stays as it was, and a copy
+or a pickle is of the block's own class, with no tap.
+
+Gluon's own hooks run inside: they see the arguments after hookline's edits, and the output before them.
+"""
+
+from __future__ import annotations
+
+import copyreg
+import itertools
+from collections.abc import Callable, Iterator
+from functools import lru_cache, partial
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from mxnet import symbol
+
+from hookline.backends.mxnet import compat, holding, waiting
+from hookline.backends.protocol import FunctionTap, Label, Rank, Tap, Undo, Wish
+from hookline.trees import leaves
+
+_order = itertools.count()
+_NDArray = compat.NDArray
+
+
+class Taps:
+    """What sits on one block. The tuples are replaced, never changed: a call goes on with those it began with."""
+
+    def __init__(self) -> None:
+        self.before: tuple[Tap, ...] = ()
+        self.after: tuple[Tap, ...] = ()
+        self.forwards: tuple[FunctionTap, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.before or self.after or self.forwards)
+
+    def add(self, tap: Tap) -> None:
+        tap.order = next(_order)
+        if tap.after:
+            self.after = tuple(sorted((*self.after, tap), key=_after_forward))
+        else:
+            self.before = tuple(sorted((*self.before, tap), key=_before_forward))
+
+    def remove(self, tap: Tap) -> None:
+        self.before = tuple(other for other in self.before if other is not tap)
+        self.after = tuple(other for other in self.after if other is not tap)
+        self.forwards = tuple(other for other in self.forwards if other is not tap)
+
+    def all(self) -> Iterator[Tap]:
+        yield from self.before
+        yield from self.after
+        yield from self.forwards
+
+
+# The order of Rank, with one difference: a gradient goes through the identities of several taps one after the
+# other, and backwards, where elsewhere all of them hang on one tensor. So what shall see it first comes last.
+
+
+def _before_forward(tap: Tap) -> tuple[int, int]:
+    late = {Rank.OBSERVE: 1, Rank.STOP: 1, Rank.GRADIENT: 2}.get(tap.rank, 0)
+    return late, -tap.order if late == 2 else tap.order
+
+
+def _after_forward(tap: Tap) -> tuple[int, bool, int]:
+    late = {Rank.ORIGINAL: 0, Rank.EDIT: 1, Rank.OBSERVE: 2, Rank.GRADIENT: 3, Rank.STOP: 4}[tap.rank]
+    return late, tap.first_in_backward, -tap.order if late in (0, 3) else tap.order
+
+
+_taps: WeakKeyDictionary[Any, Taps] = WeakKeyDictionary()
+
+
+def place(wishes: list[Wish]) -> Undo:
+    """Places a tap for each wish, or none; returns what takes them all off again."""
+    release = holding.hold_around([block for block, tap in wishes if not tap.may_miss])
+    placed: list[tuple[Any, Tap]] = []
+
+    def remove() -> None:
+        while placed:
+            block, tap = placed.pop()
+            taps_of(block).remove(tap)
+            _settle_class(block)
+        release()
+        # A backward that somebody started by a name from before the taps may still run.
+        waiting.settle()
+
+    try:
+        for block, tap in wishes:
+            placed.append((block, tap))
+            taps_of(block).add(tap)
+            _settle_class(block)
+    except BaseException:
+        remove()
+        raise
+    return remove
+
+
+def replace_forward(module: Any, fn: Callable[..., Any], label: Label) -> Undo:
+    """Has `fn(original, *args, **kwargs)` run in place of the module's own call."""
+    tap = FunctionTap(fn, label)
+    release = holding.hold_around([module])
+    taps = taps_of(module)
+    taps.forwards = (*taps.forwards, tap)
+    _settle_class(module)
+
+    def remove() -> None:
+        taps_of(module).remove(tap)
+        _settle_class(module)
+        release()
+
+    return remove
+
+
+def taps_of(block: Any) -> Taps:
+    """The taps of a block; to be changed by `place` alone."""
+    return _taps.setdefault(block, Taps())
+
+
+def taps_on(block: Any) -> list[Tap]:
+    """Every tap on this block."""
+    found = _taps.get(block)
+    return [] if found is None else list(found.all())
+
+
+def _settle_class(block: Any) -> None:
+    """Has the block be of the class that its taps want."""
+    kind: Any = type(block)
+    if _taps.get(block):
+        if not isinstance(kind, Swapped):
+            object.__setattr__(block, "__class__", swapped(kind))
+    else:
+        _taps.pop(block, None)
+        if isinstance(kind, Swapped):
+            object.__setattr__(block, "__class__", kind.own)
+
+
+class Swapped(type):
+    """The class of the classes of blocks with taps; `own` is what they derive from and stand for."""
+
+    own: Any
+
+    def __instancecheck__(cls, thing: Any) -> bool:
+        return isinstance(thing, cls.own)
+
+    def __subclasscheck__(cls, kind: type) -> bool:
+        return issubclass(kind, cls.own)
+
+
+@lru_cache(maxsize=256)
+def swapped(own: Any) -> Any:
+    """The class for blocks of class `own` that have taps."""
+
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return _called(own, self, args, kwargs)
+
+    def new(cls: Any, *args: Any, **kwargs: Any) -> Any:
+        return own(*args, **kwargs)  # a slice of a Sequential is made by type(self)(...)
+
+    def reduce(self: Any, protocol: Any) -> Any:
+        made = own.__reduce_ex__(self, protocol)
+        if not isinstance(made, tuple) or not any(isinstance(part, Swapped) for part in made[1]):
+            return made
+        # pickle wants the object's very class as what copyreg.__newobj__ is given.
+        maker = own.__new__ if made[0] is copyreg.__newobj__ else made[0]  # type: ignore[attr-defined]
+        return maker, tuple(own if isinstance(part, Swapped) else part for part in made[1]), *made[2:]
+
+    def hybridize(self: Any, *args: Any, **kwargs: Any) -> Any:
+        result = own.hybridize(self, *args, **kwargs)
+        holding.hold_again()
+        return result
+
+    kind = type("SwappedOf", (Swapped, *({type(own)} - {type})), {})
+    body = {
+        "__slots__": (),
+        "__call__": call,
+        "__new__": new,
+        "__reduce_ex__": reduce,
+        "__module__": own.__module__,
+        "__qualname__": own.__qualname__,
+        "__doc__": own.__doc__,
+        "hybridize": hybridize,
+    }
+    made: Any = kind(own.__name__, (own,), body)
+    made.own = own
+    return made
+
+
+def _called(own: Any, block: Any, args: Any, kwargs: Any) -> Any:
+    """One call of a block with taps."""
+    taps = _taps.get(block)
+    if taps is None or _is_symbolic(args, kwargs):
+        # Gluon traces a graph, to learn shapes or to compile a part of this block: nothing flows.
+        return own.__call__(block, *args, **kwargs)
+    waiting.raise_failure()
+    before, after, forwards = taps.before, taps.after, taps.forwards
+    for tap in before:
+        if not tap.kwargs:
+            if (new := tap(block, args)) is not None:
+                args = new
+        elif (new := tap(block, args, kwargs)) is not None:
+            args, kwargs = new
+    run: Callable[..., Any] = partial(own.__call__, block)
+    for tap in forwards:
+        run = partial(tap, run)
+    output = run(*args, **kwargs)
+    for tap in after:
+        new = tap(block, args, kwargs, output) if tap.kwargs else tap(block, args, output)
+        if new is not None:
+            output = new
+    return output
+
+
+def _is_symbolic(args: Any, kwargs: Any) -> bool:
+    if args and type(args[0]) is _NDArray:
+        return False
+    return next(leaves((args, kwargs), symbol.Symbol), None) is not None

@@ -1,0 +1,97 @@
+"""Waiting: a backward returns when the hooks in it have run, and raises what one of them raised.
+
+MXNet starts a backward and returns before it has run; an exception in a callback is printed and lost, or
+comes back as an MXNetError wherever an array is read next. While a graph with taps of hookline exists, the
+functions that start a backward wait for its end.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import mxnet
+from mxnet import autograd
+
+STARTERS = ((mxnet.nd.NDArray, "backward"), (autograd, "backward"), (autograd, "grad"))
+"""What starts a backward."""
+
+
+class _Taps:
+    """How many taps are in graphs, and what was raised in them."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.failures: list[BaseException] = []
+        self.replaced: list[tuple[Any, str, Any, Any]] = []
+        # Reentrant: memory that is freed in here may free a graph, and that calls back at once.
+        self.lock = threading.RLock()
+        self.here = threading.local()
+
+
+_taps = _Taps()
+
+
+def expect_one_more() -> None:
+    """A graph has one more tap: from the first on, a backward waits."""
+    with _taps.lock:
+        _taps.count += 1
+        if not _taps.replaced:
+            for owner, name in STARTERS:
+                original = getattr(owner, name)
+                waiter = _waiting(original)
+                setattr(owner, name, waiter)
+                _taps.replaced.append((owner, name, original, waiter))
+
+
+def expect_one_less() -> None:
+    """A tap is gone with its graph; with the last one, MXNet's own functions are back."""
+    with _taps.lock:
+        _taps.count -= 1
+        if not _taps.count:
+            for owner, name, original, waiter in _taps.replaced:
+                if getattr(owner, name) is waiter:  # else somebody has wrapped it; ours still leads on
+                    setattr(owner, name, original)
+            _taps.replaced.clear()
+
+
+@contextmanager
+def keeping_failures() -> Iterator[None]:
+    """Code that MXNet calls, and whose exceptions it would lose: they are kept until `settle`."""
+    before = getattr(_taps.here, "depth", 0)
+    _taps.here.depth = before + 1
+    try:
+        yield
+    except BaseException as error:
+        _taps.failures.append(error)
+    finally:
+        _taps.here.depth = before
+
+
+def settle() -> None:
+    """Waits until everything has been computed, and raises the first exception of a hook, if there was one."""
+    if getattr(_taps.here, "depth", 0):  # inside of a backward, waiting for its end would never end
+        return
+    if _taps.count:
+        mxnet.nd.waitall()
+    raise_failure()
+
+
+def raise_failure() -> None:
+    """Raises the first exception that a hook has left, if there is one."""
+    if _taps.failures:
+        first, _taps.failures = _taps.failures[0], []
+        raise first
+
+
+def _waiting(start: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(start)
+    def started(*args: Any, **kwargs: Any) -> Any:
+        result = start(*args, **kwargs)
+        settle()
+        return result
+
+    return started

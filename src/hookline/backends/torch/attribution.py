@@ -1,0 +1,106 @@
+"""Attribution: to which call of which module an operator of a backward belongs.
+
+Autograd numbers its nodes in the order of their making, thread by thread. A trail notes at which number
+each module was entered and left, and so knows for any later node where it was made. For operators the
+line of code is noted in the same way, if somebody asks for it.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from bisect import bisect_right
+from functools import lru_cache
+from pathlib import Path
+from types import FrameType
+
+from torch import nn
+
+from hookline.backends.operators import Scope
+from hookline.backends.torch.compat import sequence_number
+
+LIMIT = 2**18
+"""Marks that a trail keeps. Older ones go: their graphs are long gone in all but the oddest loops."""
+
+TORCH = str(Path(nn.__file__).parents[1])
+HERE = str(Path(__file__).parents[2])
+MODELS = str(Path(HERE, "testing"))
+ENTRIES = tuple(str(Path(__file__).with_name(name)) for name in ("operators.py", "compat.py"))
+"""From these files a model's own code is called: operators that seem to stand in them are the model's."""
+
+
+class _Unseen(threading.local):
+    """A context in which what runs is no operator of the model: hookline's own work, or a user's for it."""
+
+    depth = 0
+
+    def __enter__(self) -> None:
+        self.depth += 1
+
+    def __exit__(self, *error: object) -> None:
+        self.depth -= 1
+
+
+unseen = _Unseen()
+
+
+class Trail:
+    """The scopes and lines of one thread, by the number of the autograd node that was next."""
+
+    def __init__(self) -> None:
+        self._numbers: list[int] = []
+        self._scopes: list[Scope | None] = []
+        self._lines: dict[int, str] = {}
+
+    def mark(self, scope: Scope | None) -> None:
+        """From now on nodes are made in `scope`."""
+        number, numbers = sequence_number(), self._numbers
+        if numbers and numbers[-1] >= number:
+            self._scopes[-1] = scope
+            return
+        numbers.append(number)
+        self._scopes.append(scope)
+        if len(numbers) > LIMIT:
+            del numbers[: LIMIT // 2], self._scopes[: LIMIT // 2]
+
+    def mark_line(self, line: str | None) -> None:
+        """The operator under way stands in this line; its node, if it has one, was made just now."""
+        if line is not None:
+            self._lines[sequence_number() - 1] = line
+            if len(self._lines) > LIMIT:
+                for number in list(self._lines)[: LIMIT // 2]:
+                    del self._lines[number]
+
+    def covers(self, number: int) -> bool:
+        """Whether this thread had entered a module when it gave out that number."""
+        return bool(self._numbers) and number >= self._numbers[0]
+
+    def scope(self, number: int) -> Scope | None:
+        """Where the node of that number was made."""
+        index = bisect_right(self._numbers, number) - 1
+        return self._scopes[index] if index >= 0 else None
+
+    def line(self, number: int) -> str | None:
+        """The line of code that made the node of that number."""
+        return self._lines.get(number)
+
+
+def current_line() -> str | None:
+    """`model.py:12`, the innermost line under way that is neither torch's nor hookline's."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if not _is_library(frame.f_code.co_filename):
+            return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
+        frame = frame.f_back
+    return None
+
+
+@lru_cache(maxsize=4096)
+def is_own(file: str) -> bool:
+    """Whether operators that stand in this file are hookline's own work on a model, such as copies."""
+    return file.startswith(HERE) and not file.startswith((MODELS, *ENTRIES))
+
+
+@lru_cache(maxsize=4096)
+def _is_library(file: str) -> bool:
+    return file.startswith((TORCH, "<frozen")) or (file.startswith(HERE) and not file.startswith(MODELS))

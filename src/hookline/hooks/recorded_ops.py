@@ -1,0 +1,88 @@
+"""Recorded operators: what `record(..., ops=...)` keeps, each operator a site of its own."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from hookline.backends.operators import FORWARD, Operator, Step
+from hookline.backends.protocol import Label
+from hookline.hooks.calls import Call, SiteRecord
+from hookline.hooks.operators import Chosen, means
+
+if TYPE_CHECKING:
+    from hookline.hooks.record import Recorder
+
+
+class RecordedOps:
+    """Keeps the outputs of operators in a recording, and their inputs if that keeps inputs.
+
+    Operators of a backward are kept if the recording keeps gradients.
+    """
+
+    sources = False
+
+    def __init__(self, recorder: Recorder, chosen: Chosen) -> None:
+        self.inputs = recorder.inputs
+        self.is_mine = recorder.belongs_here
+        self._recorder, self._chosen = recorder, chosen
+        self._store = recorder._store
+        self._sites: dict[str, SiteRecord] = {}
+        self._seen: set[Operator] = set()
+        self._pending = _Pending()
+
+    def place(self, model: Any, label: Label) -> Callable[[], None]:
+        """Attaches to the modules of the recording; returns the undoing."""
+        places = {site.place.name: site.place.module for site in self._recorder.sites}
+        return self._recorder._backend.hook_operators(model, places, self, label)
+
+    def explain(self) -> None:
+        """Has the audit tell of each pattern by which no operator ran."""
+        for pattern in self._chosen.patterns:
+            if not any(means(pattern, operator) for operator in self._seen):
+                silent = SiteRecord(f"*/{pattern}", (), None)
+                silent.why = "no operator of that name ran in the modules chosen"
+                self._recorder.recording.add(silent)
+
+    def wants(self, operator: Operator, phase: str) -> bool:
+        return operator in self._chosen and (phase == FORWARD or self._recorder.grads)
+
+    def before(self, step: Step, call: int, tensors: Sequence[Any], source: str | None) -> None:
+        keep = partial(self._store.tensor, site=step.site)
+        self._pending.stack.append((step, tuple(map(keep, tensors))))
+
+    def after(self, step: Step, call: int, output: Any, source: str | None) -> None:
+        recorder, store = self._recorder, self._store
+        if not store.open:
+            return
+        site = self._sites.get(step.site)
+        if site is None:
+            site = self._sites[step.site] = SiteRecord(step.site, (), store)
+            site.op = step.operator.name
+            self._seen.add(step.operator)
+            recorder.recording.add(site)
+            recorder.recording.fire(site)
+        order = next(recorder.order)
+        stored = store.tree(output, step.site)
+        if not self.inputs:
+            site.outputs.append((order, stored))
+            return
+        kept = Call(step.site, order, store)
+        kept._output, kept._input, kept._kwargs = stored, self._pending.take(step), {}
+        site.calls.append(kept)
+
+
+class _Pending(threading.local):
+    """Inputs of operators that are under way in one thread; one that failed leaves its behind."""
+
+    def __init__(self) -> None:
+        self.stack: list[tuple[Step, tuple[Any, ...]]] = []
+
+    def take(self, step: Step) -> tuple[Any, ...]:
+        while self.stack:
+            found, inputs = self.stack.pop()
+            if found is step:
+                return inputs
+        return ()

@@ -1,0 +1,59 @@
+"""Watched operators: what `watch(..., ops=...)` reduces, each operator a site of its own."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from hookline.backends.operators import FORWARD, Operator, Step
+from hookline.hooks.operators import Chosen
+from hookline.watching.steps import Key
+
+if TYPE_CHECKING:
+    from hookline.watching.watch import Watch
+
+
+class WatchedOps:
+    """Reduces the outputs of operators: rows of kind "output" forward and "grad" backward.
+
+    An operator with several outputs has rows "output", "output1" and so on. Whole numbers, such as
+    indices, are not reduced.
+    """
+
+    inputs = False
+    sources = False
+
+    def __init__(self, watch: Watch, chosen: Chosen) -> None:
+        self._watch, self._chosen = watch, chosen
+        self._broken: set[str] = set()
+
+    def wants(self, operator: Operator, phase: str) -> bool:
+        return operator in self._chosen and (phase == FORWARD or self._watch.grads)
+
+    def is_mine(self) -> bool:
+        return self._watch.session.sees_this_context()
+
+    def before(self, step: Step, call: int, tensors: Sequence[Any], source: str | None) -> None:
+        """Inputs are not watched."""
+
+    def after(self, step: Step, call: int, output: Any, source: str | None) -> None:
+        watch = self._watch
+        if not watch.is_open or step.site in self._broken:
+            return
+        kind = "output" if step.phase == FORWARD else "grad"
+        for index, value in enumerate(output if isinstance(output, (tuple, list)) else (output,)):
+            if isinstance(value, watch.backend.tensor) and watch.backend.has_fractions(value):
+                key = Key(step.site, f"{kind}{index}" if index else kind, call, watch.mode)
+                self._reduce(key, value if step.phase == FORWARD else watch.unscaled(value))
+
+    def _reduce(self, key: Key, tensor: Any) -> None:
+        try:
+            # An operator that writes in place is seen before torch counts its write.
+            self._watch.gathered.forget_latest()
+            self._watch.gathered.add(key, tensor)
+        except Exception as error:  # whatever it is, training goes on
+            self._broken.add(key.site)
+            warnings.warn(
+                f"watching operator {key.site!r} failed and stops: {type(error).__name__}: {error}", stacklevel=2
+            )
