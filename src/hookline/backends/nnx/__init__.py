@@ -32,6 +32,12 @@ class NNXBackend(NNXGradients, Common):
     tensor = Array
     framework = capabilities()["nnx"]
     forward_name = "__call__"
+    not_called = (
+        "the model was not called in this block; or it was by code that was compiled before, which JAX does not "
+        "compile anew: a function that holds the model itself and does not take it as an argument, "
+        "nnx.cached_partial, or a graph that was split earlier. jax.clear_caches() helps the first; make the "
+        "others anew in the block"
+    )
 
     place = staticmethod(posts.place)
     placed = staticmethod(posts.placed_on)
