@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from hookline.backends import arrays
 from hookline.backends.capabilities import capabilities
 from hookline.backends.common import Common
-from hookline.backends.nnx import describing, events, modules, optimizers, posts, statistics, values
+from hookline.backends.nnx import describing, events, modules, operators, optimizers, posts, statistics, values
 from hookline.backends.nnx.gradients import NNXGradients
 from hookline.backends.nnx.hosting import HostedHook, original_of
 from hookline.backends.nnx.leaves import Array, StandIn, array_of
@@ -55,6 +55,7 @@ class NNXBackend(NNXGradients, Common):
     swap_data = staticmethod(values.swap_data)
     host = staticmethod(values.host)
     dtype = staticmethod(values.dtype)
+    hook_operators = staticmethod(operators.hook_operators)
     hear_steps = staticmethod(optimizers.hear_steps)
 
     modules_of = staticmethod(describing.modules_of)

@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 from flax import nnx
-from jax._src import core
+from jax._src import core, source_info_util
 from jax.extend.core import get_opaque_trace_state
 
 with jax.ensure_compile_time_eval():
@@ -58,3 +58,37 @@ def swapped_value(variable: nnx.Variable[Any], value: Any) -> Callable[[], None]
         object.__setattr__(variable, "_raw_value", before)
 
     return restore
+
+
+_CALLS = {
+    "jit": "jaxpr",
+    "pjit": "jaxpr",
+    "closed_call": "call_jaxpr",
+    "core_call": "call_jaxpr",
+    "custom_jvp_call": "call_jaxpr",
+    "custom_vjp_call": "call_jaxpr",
+    "custom_vjp_call_jaxpr": "fun_jaxpr",
+    "checkpoint": "jaxpr",
+    "remat2": "jaxpr",
+}
+
+
+def inner_jaxpr(equation: Any) -> Any:
+    """The closed jaxpr that a primitive only calls, as jit does; None for one that computes something itself."""
+    found = equation.params.get(_CALLS.get(equation.primitive.name, ""))
+    if found is None or hasattr(found, "consts"):
+        return found
+    return jax.extend.core.ClosedJaxpr(found, ())
+
+
+def bound(equation: Any, values: list[Any]) -> list[Any]:
+    """What a primitive gives for these values, in a list."""
+    with equation.ctx.manager:
+        found = equation.primitive.bind(*values, **equation.primitive.get_bind_params(equation.params))
+    return list(found) if equation.primitive.multiple_results else [found]
+
+
+def source_line(equation: Any) -> str | None:
+    """`model.py:12` of the user's code that a primitive comes from."""
+    frame = source_info_util.user_frame(equation.source_info.traceback)
+    return None if frame is None else f"{frame.file_name.rpartition('/')[2]}:{frame.start_line}"

@@ -7,6 +7,7 @@ for each time it runs.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -18,6 +19,7 @@ from hookline.backends.nnx.events import numbers, program, send
 from hookline.backends.nnx.gradients import distinct, led, relaid
 from hookline.backends.nnx.leaves import Array, array_of, is_float
 from hookline.backends.nnx.modules import is_training, own_parameters
+from hookline.backends.nnx.operators import listened
 from hookline.backends.nnx.packing import Packing, fingerprint
 from hookline.backends.nnx.posts import RAW, Post, Spec, counts, observes, view_of
 from hookline.backends.nnx.replay import Ear, Gradient, now
@@ -41,8 +43,14 @@ def passed(post: Post, spec: Spec, module: Any, args: Any, kwargs: Any) -> Any:
 
 def forward(post: Post, module: Any, args: Any, kwargs: Any) -> Any:
     """The module's own call, or what is put in its place."""
-    own = partial(post.base.__call__, module)
+    own: Callable[..., Any] = partial(post.base.__call__, module)
+    if post.op_watchers:
+        own = partial(_listened, post, module, own)
     return own(*args, **kwargs) if post.forward is None else post.forward[0](own, *args, **kwargs)
+
+
+def _listened(post: Post, module: Any, own: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    return listened(post, module, own, args, kwargs)
 
 
 def _before(tap: Tap, module: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:

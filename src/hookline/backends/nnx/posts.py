@@ -32,7 +32,7 @@ RAW = Figures(histogram=False, functions=(), dim=-1)
 KEPT = 16
 """Classes that a module keeps for the next time; programs that were compiled with others are compiled again."""
 
-_order = itertools.count()
+_order, _numbers = itertools.count(), itertools.count()
 
 
 class Spec(NamedTuple):
@@ -44,6 +44,7 @@ class Spec(NamedTuple):
     outputs: frozenset[Figures] = frozenset()
     grads: frozenset[Figures] = frozenset()
     params: bool = False
+    operators: bool = False
     steps: frozenset[Figures] = frozenset()
 
 
@@ -55,6 +56,8 @@ class Post:
         self.base = base_of(type(module))
         self.taps: list[Tap] = []
         self.forward: tuple[Callable[..., Any], Label] | None = None
+        self.number = next(_numbers)
+        self.op_watchers: list[Any] = []
         self.param_sinks: list[tuple[Callable[[str, Any], None], Label]] = []
         self.closed_over = False  # code was compiled that holds the module itself and not a split one
         self.waiting = Waiting()
@@ -80,6 +83,7 @@ class Post:
             outputs=frozenset(view_of(tap) for tap in seeing if tap.needs.outputs),
             grads=frozenset(view_of(tap) for tap in seeing if tap.needs.grads),
             params=bool(self.param_sinks),
+            operators=bool(self.op_watchers),
             steps=frozenset(tap.needs.statistics for tap in counting if tap.needs.statistics is not None),
         )
 
@@ -250,6 +254,7 @@ def placed_on(model: nnx.Module) -> list[Label]:
             seen.add(id(module))
             found += [tap.label for tap in post.taps]
             found += [label for _, label in post.param_sinks]
+            found += [watcher.label for watcher in post.op_watchers]
             found += [post.forward[1]] if post.forward is not None else []
     return found
 
