@@ -25,9 +25,11 @@ FLOATS = {"float16", "bfloat16", "float32", "float64"}
 
 
 def numbers_of(array: Any) -> Any:
-    """The array as floats of the same values: whole numbers widened, complex ones as their absolute values."""
-    if is_opaque(array):
-        array = jax.random.key_data(array)
+    """The array as floats of the same values: whole numbers widened, complex ones as their absolute values.
+
+    It is no part of any derivative.
+    """
+    array = jax.random.key_data(array) if is_opaque(array) else lax.stop_gradient(array)
     if jnp.issubdtype(array.dtype, jnp.complexfloating):
         return jnp.abs(array)
     if str(array.dtype) in FLOATS:
