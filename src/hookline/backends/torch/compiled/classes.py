@@ -53,7 +53,7 @@ def retarget(module: nn.Module) -> None:
     if own.__name__ == "OptimizedModule":  # its hooks run outside of the graph that it wraps
         return
     base = getattr(own, "_hookline_base", own) if NUMBER in vars(own) else own
-    replaced = getattr(getattr(module, "forward", None), "number", 0)  # see ../forwards.py
+    replaced = getattr(getattr(module, "forward", None), "number", 0)  # see ../../forwards.py
     if NUMBER in vars(own):
         left: Tapped = own._hookline_tapped  # type: ignore[attr-defined]
         left.before, left.after = [], []
