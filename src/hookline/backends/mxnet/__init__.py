@@ -17,6 +17,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 import mxnet
+import numpy as np
 from mxnet import autograd, gluon
 
 from hookline.backends.capabilities import capabilities
@@ -26,11 +27,13 @@ from hookline.backends.mxnet import (
     blocks,
     describing,
     functions,
+    operators,
     parameters,
     swapping,
     trainers,
     values,
 )
+from hookline.backends.operators import Operator
 from hookline.backends.protocol import GradSink, Label
 from hookline.backends.running import Running
 from hookline.backends.tapping import Passage, Tapping
@@ -53,6 +56,7 @@ class MxnetBackend(Tapping, Running, Common):
     gradient = staticmethod(parameters.gradient)
     hear_parameters = staticmethod(parameters.hear_parameters)
     hear_steps = staticmethod(trainers.hear_steps)
+    hook_operators = staticmethod(operators.hook_operators)
     snapshot = staticmethod(values.snapshot)
     host = staticmethod(values.host)
     from_host = staticmethod(values.from_host)
@@ -106,6 +110,12 @@ class MxnetBackend(Tapping, Running, Common):
             return on_output(numbers, grad)
 
         return super().listener(on_input, on_output if memory is None else counted, memory)
+
+    def operator_names(self) -> tuple[Operator, ...]:
+        return tuple(Operator(name) for name in mxnet.operator.get_all_registered_operators())
+
+    def has_fractions(self, tensor: Any) -> bool:
+        return str(np.dtype(tensor.dtype).kind) == "f"
 
     # Training
 

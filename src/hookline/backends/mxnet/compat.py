@@ -78,6 +78,59 @@ def partitioned_for(block: Any) -> str | None:
     return name
 
 
+def flags(block: Any) -> dict[str, Any]:
+    """What `hybridize` was told: static_alloc, static_shape and so on."""
+    return dict(block._flags)
+
+
+def compiled_symbol(block: Any) -> Any:
+    """The graph of a hybridized block that has run."""
+    return block._cached_graph[1]
+
+
+# Op hooks
+
+_retired: list[Any] = []
+
+
+def op_hook(block: Any) -> Any:
+    """The callback for operators, or None."""
+    return block._callback
+
+
+def monitors_all(block: Any) -> bool:
+    return bool(block._monitor_all)
+
+
+def monitor_all(block: Any, everything: bool) -> None:
+    """Whether the callback gets the inputs of operators, too; counts from the next call on."""
+    block._monitor_all = everything
+
+
+def set_op_hook(block: Any, callback: Callable[[bytes, bytes, int], None]) -> Callable[[], None]:
+    """Has `callback` called for each operator, until the returned function is called.
+
+    C++ never lets go of a callback, so a compiled operation of its own gets it, made of the same graph; the one
+    from before is put aside and comes back. `register_op_hook(None)` would leave the callback there.
+    """
+    before = block._cached_op, block._cached_graph, block._cached_op_args, block._monitor_all
+    block._cached_op = None
+    block._callback = callback
+
+    def restore() -> None:
+        block._callback = None
+        op, graph, args, block._monitor_all = before
+        if block._cached_op is not None:
+            # A graph with this operation may run backward later: what C++ calls must still be there.
+            _retired.append(getattr(block._cached_op, "_monitor_callback", None))
+        if op is not None and block._cached_graph is graph:
+            block._cached_op, block._cached_op_args = op, args
+        else:
+            block._clear_cached_op()
+
+    return restore
+
+
 # Arrays
 
 

@@ -37,6 +37,7 @@ def hold_around(tapped: Iterable[Any]) -> Undo:
     around = {id(above): above for block in tapped for above in blocks.ancestors(block)}
     for above in around.values():
         _refuse_if_rewritten(above)
+        _refuse_if_listened_to(above)
     within = {id(block): block for above in around.values() for block in blocks.below(above)}
     holding = [block for block in (around | within).values() if compat.is_hybrid(block)]
     for block in holding:
@@ -57,6 +58,11 @@ def hold_around(tapped: Iterable[Any]) -> Undo:
     return release
 
 
+def is_held(block: Any) -> bool:
+    """Whether a tap sits inside of this block."""
+    return block in _held
+
+
 def hold_again() -> None:
     """To be called when a block with taps was hybridized: what is around and beside it was, maybe, as well."""
     for block, held in list(_held.items()):
@@ -72,6 +78,17 @@ def _refuse_if_rewritten(block: Any) -> None:
             why=f"{block.name!r} runs a graph rewritten for {compat.partitioned_for(block)!r}, and as it is "
             "written it may give other numbers",
             instead="attach to that block itself, or call its hybridize(False) before",
+        )
+
+
+def _refuse_if_listened_to(block: Any) -> None:
+    if compat.is_hybrid(block) and compat.op_hook(block) is not None:
+        raise Unsupported(
+            backend="mxnet",
+            feature="a hook inside of a block with an op hook",
+            why=f"an op hook needs the compiled graph of {block.name!r}, and with a hook inside it runs as it is "
+            "written",
+            instead="use one after the other, or attach to the outermost block alone",
         )
 
 

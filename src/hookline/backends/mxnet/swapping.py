@@ -13,6 +13,7 @@ from __future__ import annotations
 import copyreg
 import itertools
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from functools import lru_cache, partial
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -99,9 +100,16 @@ def place(wishes: list[Wish]) -> Undo:
 
 
 def replace_forward(module: Any, fn: Callable[..., Any], label: Label) -> Undo:
-    """Has `fn(original, *args, **kwargs)` run in place of the module's own call."""
+    """Has `fn(original, *args, **kwargs)` run in place of the block's own call."""
+    with ExitStack() as placed:
+        placed.callback(holding.hold_around([module]))
+        placed.callback(around_calls(module, fn, label))
+        return placed.pop_all().close
+
+
+def around_calls(module: Any, fn: Callable[..., Any], label: Label) -> Undo:
+    """As `replace_forward`, for the calls that there are: in a compiled graph, there are none."""
     tap = FunctionTap(fn, label)
-    release = holding.hold_around([module])
     taps = taps_of(module)
     taps.forwards = (*taps.forwards, tap)
     _settle_class(module)
@@ -109,7 +117,6 @@ def replace_forward(module: Any, fn: Callable[..., Any], label: Label) -> Undo:
     def remove() -> None:
         taps_of(module).remove(tap)
         _settle_class(module)
-        release()
 
     return remove
 
