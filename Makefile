@@ -2,6 +2,7 @@
 # make check  style and types only                 make bench   timings beside other tools
 # make test-trainers   the callbacks in real fastai, Lightning, transformers, Accelerate and Keras
 # make test-frameworks   the conformance suite on each framework, and their records compared
+# make test-sinks      what TensorBoard, wandb, MLflow, trackio and Parquet readers find of a run
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -9,11 +10,13 @@ READY := .venv/.ready
 
 TRAINERS := .venv-trainers
 TRAINERS_READY := $(TRAINERS)/.ready
+SINKS := .venv-sinks
+SINKS_READY := $(SINKS)/.ready
 
 # A framework is a folder of tests with requirements, and has an environment of its own.
 FRAMEWORKS := $(patsubst tests/frameworks/%/requirements.txt,%,$(wildcard tests/frameworks/*/requirements.txt))
 
-.PHONY: setup demo test test-trainers test-frameworks check bench clean
+.PHONY: setup demo test test-trainers test-frameworks test-sinks check bench clean
 .SECONDARY:
 
 setup: $(READY)
@@ -61,9 +64,20 @@ framework-%: .venv-%/.ready
 test-frameworks: setup $(addprefix framework-,$(FRAMEWORKS))
 	$(BIN)/pytest -q -c tests/frameworks/pytest.ini tests/frameworks/test_across.py
 
+# The same for what sinks write to.
+$(SINKS_READY): tests/sinks/requirements.txt constraints.txt
+	$(PYTHON) -m venv $(SINKS)
+	$(SINKS)/bin/pip install --quiet --constraint constraints.txt torch==2.13.0
+	$(SINKS)/bin/pip install --quiet --constraint constraints.txt --requirement tests/sinks/requirements.txt
+	$(SINKS)/bin/pip install --quiet --no-deps --editable .
+	touch $(SINKS_READY)
+
+test-sinks: $(SINKS_READY)
+	$(SINKS)/bin/pytest -q tests/sinks
+
 bench: setup
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[torch,dev,bench]'
 	$(BIN)/python -m bench
 
 clean:
-	rm -rf .venv $(TRAINERS) $(addprefix .venv-,$(FRAMEWORKS)) build src/*.egg-info src/hookline/lines/_kernel*.so
+	rm -rf .venv $(TRAINERS) $(SINKS) $(addprefix .venv-,$(FRAMEWORKS)) build src/*.egg-info src/hookline/lines/_kernel*.so

@@ -3,12 +3,14 @@
 import math
 import os
 import random
+import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,8 +19,9 @@ from torch import nn
 
 import hookline
 from hookline.lines import Stats
-from hookline.runs.frames import IDENTITY, pack, unpack
 from hookline.sinks import store as store_module
+from hookline.sinks.background import QUEUE
+from hookline.sinks.frames import IDENTITY, pack, unpack
 
 WRITER = """
 import sys, time, numpy as np, hookline
@@ -165,7 +168,7 @@ def test_a_full_disk_is_told_once_and_training_goes_on(tmp_path, monkeypatch):
     monkeypatch.setattr(store_module, "FLUSH_ROWS", 400)  # so that some blocks fit before the disk is full
     small = tmp_path / "small"
     small.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(small)], check=False).returncode:
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=600k", "tmpfs", str(small)], check=False).returncode:
         pytest.skip("this machine lets nobody mount a tmpfs")
     try:
         model = nn.Sequential(*[nn.Linear(8, 8) for _ in range(30)])
@@ -196,7 +199,7 @@ def test_a_queue_that_is_full_waits_or_drops_and_counts(tmp_path, monkeypatch):
     store = hookline.RunStore(tmp_path / "drop", full="drop")
     store.write([row()])
     started.wait()
-    for step in range(store_module.QUEUE + 5):
+    for step in range(QUEUE + 5):
         store.write([row(step=step)])
     assert store.dropped == 5
     release.set()
@@ -297,3 +300,20 @@ def test_export_from_the_command_line(tmp_path):
     assert "wrote" in done.stdout and len((tmp_path / "rows.csv").read_text().splitlines()) == 2
     wrong = subprocess.run([*command, str(tmp_path / "rows.xyz")], capture_output=True, text=True, check=False)
     assert wrong.returncode == 1 and ".parquet or .csv" in wrong.stderr
+
+
+def test_a_run_of_an_older_format_still_opens(tmp_path):
+    """The file was written by the code that had format 1: histograms were part of the statistics' blocks."""
+    shutil.copy(Path(__file__).parent / "data" / "run-format-1.sqlite", tmp_path / "rank0-0000.sqlite")
+    with hookline.open_run(tmp_path) as run:
+        assert (
+            run.meta["version"] == 1
+            and not run.recordings
+            and run.sites == ["fc", "fc.weight"]
+            and run.steps == [0, 1, 2]
+        )
+        outputs, updates = run.rows("fc", "output"), run.rows("fc.weight", "update")
+    fixed = {"site": "fc", "kind": "output", "call": 0, "rank": 0, "mode": "train"}
+    for step, got in enumerate(outputs):
+        same(got, {**fixed, "step": step, **Stats.of([0.25 * step, -3.0, math.nan]).row()})
+    assert [(got["ratio"], got["hist"]) for got in updates] == [(0.5, None)] * 3

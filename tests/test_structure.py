@@ -12,20 +12,22 @@ import hookline
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "hookline"
-BASE = {"errors", "trees", "sites", "globs", "version"}
+BASE = {"errors", "trees", "sites", "globs", "optional", "version"}
 MAY_USE = {
     "errors": set(),
     "trees": set(),
     "sites": {"errors"},
     "globs": set(),
+    "optional": {"errors"},
     "version": set(),
     "schedule": {"errors"},
     "backends": BASE,
-    "hooks": BASE | {"backends"},
     "lines": BASE | {"backends"},
-    "runs": BASE,
-    "sinks": BASE | {"runs"},
+    "sinks": BASE | {"lines"},
+    "hooks": BASE | {"backends", "sinks"},
+    "runs": BASE | {"hooks", "sinks"},
     "plots": BASE | {"lines"},
+    "page": BASE | {"lines", "plots", "runs", "sinks"},
     "watching": BASE | {"backends", "hooks", "lines", "plots", "runs", "schedule", "sinks"},
     "integrations": BASE | {"backends", "hooks", "watching", "plots", "schedule"},
     "summaries": BASE | {"backends", "hooks"},
@@ -109,7 +111,7 @@ def test_public_names_are_the_agreed_ones():
             *["register_state_dict_pre_hook", "register_state_dict_post_hook"],
             *["register_load_state_dict_pre_hook", "register_load_state_dict_post_hook"],
             *["Hook", "Hooks", "hook_output", "hook_outputs", "HookCallback", "ActivationStats"],
-            *["watch", "Watch", "open_run", "Run", "RunStore"],
+            *["watch", "Watch", "open_run", "Run", "RunStore", "serve", "Server", "report"],
             *["summary", "Summary", "trace", "Trace", "source"],
             *["dummy_eval", "model_sizes", "num_features_model", "has_params", "total_params", "layer_info"],
             *["module_summary"],
@@ -127,7 +129,7 @@ def test_names_for_type_checkers_are_the_public_ones():
     tree = ast.parse((SOURCE / "__init__.py").read_text())
     (block,) = [node for node in tree.body if isinstance(node, ast.If)]
     typed = {alias.asname for node in block.body for alias in node.names}
-    folders = {"lines", "plots", "schedule", "testing"}
+    folders = {"lines", "plots", "schedule", "sinks", "testing"}
     assert typed == folders | set(hookline.__all__) - {"__version__"}
 
 

@@ -50,6 +50,8 @@ _HOME = {
         "register_state_dict_pre_hook",
     ),
     "hooks.stored": ("Hook", "Hooks", "hook_output", "hook_outputs"),
+    "page.report": ("report",),
+    "page.serve": ("Server", "serve"),
     "runs.run": ("Run", "open_run"),
     "sinks.store": ("RunStore",),
     "integrations.activations": ("ActivationStats",),
@@ -69,7 +71,7 @@ _HOME = {
     "summaries.summary": ("Summary", "summary"),
     "summaries.trace": ("Trace", "trace"),
 }
-_FOLDERS = ("lines", "plots", "schedule", "testing")
+_FOLDERS = ("lines", "plots", "schedule", "sinks", "testing")
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 
 __all__ = ["__version__", *sorted(_MODULE_OF)]  # a list of names, written once above
@@ -93,6 +95,7 @@ if TYPE_CHECKING:
     from hookline import lines as lines
     from hookline import plots as plots
     from hookline import schedule as schedule
+    from hookline import sinks as sinks
     from hookline import testing as testing
     from hookline.backends.capabilities import capabilities as capabilities
     from hookline.errors import ForwardError as ForwardError
@@ -132,6 +135,9 @@ if TYPE_CHECKING:
     from hookline.hooks.stored import hook_outputs as hook_outputs
     from hookline.integrations.activations import ActivationStats as ActivationStats
     from hookline.integrations.hookcallback import HookCallback as HookCallback
+    from hookline.page.report import report as report
+    from hookline.page.serve import Server as Server
+    from hookline.page.serve import serve as serve
     from hookline.runs.run import Run as Run
     from hookline.runs.run import open_run as open_run
     from hookline.sinks.store import RunStore as RunStore

@@ -5,7 +5,9 @@ Written as text it is `name:kind`; the kind may be left out and is then the outp
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from hookline.errors import InvalidArgument
 
@@ -40,3 +42,13 @@ class Site:
                 f"the kinds are {', '.join(KINDS)}. Write it as 'name:kind'."
             )
         return cls(name, kind)
+
+
+def label_of(row: Mapping[str, Any]) -> str:
+    """What a row of statistics is shown as: its site, with the number of the call from the second on.
+
+    >>> label_of({"site": "fc", "call": 1}), label_of({"site": "", "call": 0})
+    ('fc #1', '(model)')
+    """
+    name = row["site"] or "(model)"
+    return f"{name} #{row['call']}" if row["call"] else name

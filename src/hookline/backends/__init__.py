@@ -55,7 +55,12 @@ def entered(name: str) -> Backend:
 
 
 def _named_by(kind: type) -> list[str]:
-    """The frameworks whose packages the classes of `kind` come from, the nearest class first."""
+    """The frameworks whose packages the classes of `kind` come from, the nearest class first.
+
+    What a backend makes itself to stand in for a tensor tells its framework as `stands_in_for`.
+    """
+    if (own := getattr(kind, "stands_in_for", None)) in capabilities():
+        return [own]
     roots = _roots()
     found = (roots.get(base.__module__.partition(".")[0]) for base in kind.__mro__)
     return list(dict.fromkeys(name for name in found if name is not None))

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from hookline.backends import arrays
 from hookline.backends.capabilities import Framework
+from hookline.backends.immediate import Immediate
 from hookline.backends.operators import Operator, OpListener
 from hookline.backends.protocol import Address, Label, Undo
 from hookline.errors import InvalidArgument, RunError
@@ -24,7 +25,7 @@ from hookline.errors import InvalidArgument, RunError
 _versions = itertools.count()
 
 
-class Common:
+class Common(Immediate):
     """The parts of `protocol.Backend` that need nothing of a framework but these four."""
 
     name: str

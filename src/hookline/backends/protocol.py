@@ -14,9 +14,12 @@ from typing import Any, Protocol
 from hookline.backends.capabilities import Framework
 from hookline.backends.facts import ModuleFact, RunFacts
 from hookline.backends.operators import Operator, OpListener
+from hookline.backends.tap import COUNTING as COUNTING
+from hookline.backends.tap import Figures as Figures
 from hookline.backends.tap import FunctionTap as FunctionTap
 from hookline.backends.tap import Inert as Inert
 from hookline.backends.tap import Label as Label
+from hookline.backends.tap import Needs as Needs
 from hookline.backends.tap import Rank as Rank
 from hookline.backends.tap import Tap as Tap
 from hookline.backends.tap import Undo as Undo
@@ -199,6 +202,19 @@ class Operators(Protocol):
         """A block whose operators are no model's: a user's function that works on recorded values."""
 
 
+class Compiling(Protocol):
+    """Programs made of code before it runs; `immediate.Immediate` is for frameworks that run it as it is."""
+
+    def hooked(self, hook: Callable[..., Any], label: Label) -> Callable[..., Any]:
+        """A user's hook in the form in which a tap calls it."""
+
+    def lasting(self, module: Any) -> Any:
+        """The module to hand to a hook that runs when the call of `module` is over."""
+
+    def settled(self) -> None:
+        """Waits until every tap has seen what has passed it so far; raises what a hook raised meanwhile."""
+
+
 class Recomputation(Protocol):
     """Activation checkpointing; `common.Common` is for frameworks where a forward never runs again."""
 
@@ -303,6 +319,7 @@ class Backend(
     Statistics,
     GradientTaps,
     Operators,
+    Compiling,
     Recomputation,
     Training,
     Auditing,

@@ -100,7 +100,7 @@ class Running:
         args, kwargs = map_leaves(
             lambda given: self.zeros(model, given.shape, given.dtype), (args, kwargs), Described
         )
-        calls = _Calls(self)
+        calls = Calls(lambda tree: described(tree, self.tensor, self.tensor_fact))
         error: Exception | None = None
         training = self.is_training(model)
         undo = self.place(calls.wishes(self.named_modules(model)))
@@ -117,28 +117,28 @@ class Running:
         return RunFacts(self.modules_of(model), calls.calls, True, training, error, failed, notes, no_costs)
 
 
-class _Calls:
+class Calls:
     """Keeps the stack of calls under way."""
 
-    def __init__(self, backend: Running) -> None:
+    def __init__(self, facts: Callable[[Any], Any]) -> None:
         self.calls: list[CallFact] = []
         self.open: list[int] = []
-        self._facts: Callable[[Any], Any] = lambda tree: described(tree, backend.tensor, backend.tensor_fact)
-        self._names: dict[int, list[str]] = {}
+        self._facts = facts
+        self.names: dict[int, list[str]] = {}
         self._finished = 0
 
     def wishes(self, named: Iterable[tuple[str, Any]]) -> list[Wish]:
         wishes = []
         for name, module in named:
-            self._names.setdefault(id(module), []).append(name)
-            if len(self._names[id(module)]) == 1:
+            self.names.setdefault(id(module), []).append(name)
+            if len(self.names[id(module)]) == 1:
                 label = Label("summary", "summary", name)
-                wishes.append(Wish(module, FunctionTap(self._before, label, after=False)))
-                wishes.append(Wish(module, FunctionTap(self._after, label)))
+                wishes.append(Wish(module, FunctionTap(self.before, label, after=False)))
+                wishes.append(Wish(module, FunctionTap(self.after, label)))
         return wishes
 
-    def _before(self, module: Any, args: Any, kwargs: Any) -> None:
-        names = self._names[id(module)]
+    def before(self, module: Any, args: Any, kwargs: Any) -> None:
+        names = self.names[id(module)]
         parent = self.open[-1] if self.open else None
         name = names[0]
         if parent is not None and (caller := self.calls[parent].name):
@@ -146,8 +146,8 @@ class _Calls:
         self.open.append(len(self.calls))
         self.calls.append(CallFact(name, names[0], parent, self._facts(args), self._facts(kwargs)))
 
-    def _after(self, module: Any, args: Any, kwargs: Any, output: Any) -> None:
-        name = self._names[id(module)][0]
+    def after(self, module: Any, args: Any, kwargs: Any, output: Any) -> None:
+        name = self.names[id(module)][0]
         # A model may catch the error of a part and go on: that part's call never returns.
         while self.calls[self.open[-1]].module != name:
             self.open.pop()

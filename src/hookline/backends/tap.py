@@ -32,6 +32,39 @@ class Label(NamedTuple):
     placed_at: str = ""
 
 
+class Figures(NamedTuple):
+    """What is computed of each tensor that a tap sees, where the tap wants numbers and not the tensor itself.
+
+    `functions` take (tensor, xp) and give a number; along `dim`, if there is one, channels are reduced one by one.
+    """
+
+    histogram: bool = True
+    functions: tuple[Callable[..., Any], ...] = ()
+    dim: int | None = None
+
+
+class Needs(NamedTuple):
+    """What a tap takes of a call and may do to it: where code is compiled, that must be known before it runs.
+
+    `inputs` and `outputs` are values; without both, the tap only counts calls. If it `replaces`, it may return
+    other values. `grads` are gradients that it listens to: of the arguments, or of the output if it runs after the
+    forward; `joint` ones come all at once, and it may replace them. `stops`: it may end the forward. With
+    `statistics` it is content with these numbers.
+    """
+
+    inputs: bool = True
+    outputs: bool = True
+    replaces: bool = True
+    grads: bool = False
+    joint: bool = False
+    stops: bool = False
+    statistics: Figures | None = None
+
+
+COUNTING = Needs(inputs=False, outputs=False, replaces=False)
+"""The needs of a tap that looks at no value."""
+
+
 class Tap:
     """What hookline puts into a module: called before or after its forward, labelled, never copied.
 
@@ -48,6 +81,8 @@ class Tap:
     kwargs = True
     rank = Rank.OBSERVE
     order = 0
+    index = 0
+    needs = Needs()
     may_miss = False
     first_in_backward = False
 
@@ -72,9 +107,12 @@ class FunctionTap(Tap):
         after: bool = True,
         kwargs: bool = True,
         rank: Rank = Rank.OBSERVE,
+        needs: Needs | None = None,
     ) -> None:
         self.fn = fn
         self.label, self.after, self.kwargs, self.rank = label, after, kwargs, rank
+        if needs is not None:
+            self.needs = needs
 
     def __call__(self, *args: Any) -> Any:
         return self.fn(*args)

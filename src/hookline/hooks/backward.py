@@ -6,9 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 from hookline.backends import of_tensor
+from hookline.backends.protocol import Label
 from hookline.errors import InvalidArgument
 from hookline.hooks.placing import needs_callable
 from hookline.hooks.replacing import Gradients, called
+
+_LABEL = Label("HookBackward", "gradient hook", "HookBackward")
 
 
 class HookBackward:
@@ -39,8 +42,10 @@ class HookBackward:
             raise InvalidArgument(f"HookBackward takes tensors of one framework, a {wrong[0]} came.")
         gradients = Gradients(backend, tensors, "HookBackward", "gradient hook", wrap=False)
 
+        fn = backend.hooked(self._fn, _LABEL)
+
         def sink(grads: list[Any]) -> list[Any] | None:
-            new = called("HookBackward", "gradient hook", self._fn, gradients.shown(grads))
+            new = called("HookBackward", "gradient hook", fn, gradients.shown(grads))
             return gradients.taken(new, grads)
 
         tapped = backend.tapped(tensors, sink)

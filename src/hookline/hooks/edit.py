@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any
 
 from hookline.backends import resolve
-from hookline.backends.protocol import Backend, FunctionTap, Label, Rank, Wish
+from hookline.backends.protocol import Backend, FunctionTap, Label, Needs, Rank, Wish
 from hookline.errors import InvalidArgument, NoSuchSite, WrongReplacement
 from hookline.globs import matcher
 from hookline.hooks.audit import Audit, AuditEntry
@@ -137,7 +137,8 @@ class SiteEdit:
             return self._asked(grad_input)
 
         if self.kind == "output":
-            return [Wish(module, FunctionTap(output, label, kwargs=False, rank=Rank.EDIT))]
+            needs = Needs(inputs=False)
+            return [Wish(module, FunctionTap(output, label, kwargs=False, rank=Rank.EDIT, needs=needs))]
         if self.kind in ("input", "kwargs"):
             return [Wish(module, FunctionTap(arguments, label, after=False, rank=Rank.EDIT))]
         if self.kind == "grad_output":

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hookline.backends import named
+from hookline.backends.protocol import Backend
 from hookline.errors import RunError
 
 
@@ -25,9 +26,17 @@ def write_tensors(path: Path, tensors: dict[str, Any], metadata: dict[str, str],
             temporary.unlink(missing_ok=True)
 
 
+def reader_of(framework: str) -> Backend:
+    """The backend that reads a framework's tensors: its own, or numpy's where it is not installed."""
+    try:
+        return named(framework)
+    except ImportError:
+        return named("numpy")
+
+
 def read_tensor(path: Path, key: str, framework: str) -> Any:
     """One tensor of a file."""
     try:
-        return named(framework).read_safetensors(path, [key])[key]
+        return reader_of(framework).read_safetensors(path, [key])[key]
     except (OSError, ValueError) as error:
         raise RunError(f"{path} can't be read: {error}") from error

@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from hookline.backends.protocol import Backend, FunctionTap, Label, Rank, Tap, Wish
+from hookline.backends.protocol import Backend, FunctionTap, Label, Needs, Rank, Tap, Wish
 from hookline.hooks.pending import Pending
 from hookline.hooks.replacing import Gradients, Shapes, called
 from hookline.hooks.select import Place
@@ -25,6 +25,7 @@ class OutputGradients(Tap):
 
     kwargs = False
     rank = Rank.GRADIENT
+    needs = Needs(inputs=False, replaces=False, joint=True)
     first_in_backward = True
 
     def __init__(
@@ -37,7 +38,7 @@ class OutputGradients(Tap):
         *,
         wrap: bool = True,
     ) -> None:
-        self._backend, self._place, self.label, self._hook = backend, place, label, hook
+        self._backend, self._place, self.label, self._hook = backend, place, label, backend.hooked(hook, label)
         self._session, self._outputs = session, Shapes(backend, label, wrap=wrap)
 
     def wishes(self) -> list[Wish]:
@@ -49,7 +50,7 @@ class OutputGradients(Tap):
         label, hook = self.label, self._hook
         gradients = self._outputs.of(output)
         # The graph holds this closure and a module may hold the graph, so it must not hold the module.
-        owner = weakref.ref(module)
+        owner = weakref.ref(self._backend.lasting(module))
 
         def sink(grads: list[Any]) -> list[Any] | None:
             new = called(label.site, label.kind, hook, owner(), gradients.shown(grads))
@@ -65,6 +66,8 @@ class InputGradients(Tap):
     Where no input needs a gradient, it is called when those of the outputs are known.
     """
 
+    needs = Needs(inputs=False, replaces=False, joint=True)
+
     def __init__(
         self,
         backend: Backend,
@@ -73,7 +76,7 @@ class InputGradients(Tap):
         hook: Callable[..., Any],
         session: Session | None = None,
     ) -> None:
-        self._backend, self._place, self.label, self._hook = backend, place, label, hook
+        self._backend, self._place, self.label, self._hook = backend, place, label, backend.hooked(hook, label)
         self._session = session
         self._pending = Pending()
         self._memory = backend.site_memory(place.module)
@@ -82,13 +85,14 @@ class InputGradients(Tap):
 
     def wishes(self, *, original: bool = False) -> list[Wish]:
         self.rank = Rank.ORIGINAL if original else Rank.GRADIENT
-        before = FunctionTap(self.before, self.label, after=False, rank=Rank.GRADIENT)
+        needs = Needs(replaces=False, joint=True)
+        before = FunctionTap(self.before, self.label, after=False, rank=Rank.GRADIENT, needs=needs)
         return [Wish(self._place.module, before), Wish(self._place.module, self)]
 
     def before(self, module: Any, args: Any, kwargs: Any) -> Any:
         if self._session is not None and not self._session.sees_this_context():
             return None
-        call = _BackwardCall(self.label, self._hook, module, self._inputs.of(args))
+        call = _BackwardCall(self.label, self._hook, self._backend.lasting(module), self._inputs.of(args))
         joint = self._backend.joined_inputs(call.with_inputs, call.note_output, self._memory)
         new_args, new_kwargs = joint.enter(args, kwargs)
         self._pending.put(new_kwargs, (call, joint))

@@ -15,11 +15,12 @@ from types import TracebackType
 from typing import Any
 
 from hookline.backends import resolve
-from hookline.backends.protocol import Backend, FunctionTap, Label, Rank, Tap, Wish
+from hookline.backends.protocol import Backend, FunctionTap, Label, Needs, Rank, Tap, Wish
 from hookline.errors import InvalidArgument
 from hookline.hooks.budget import Budget, parse_bytes
 from hookline.hooks.calls import ONE_ARGUMENT, Call, SiteRecord, Store
 from hookline.hooks.handles import all_or_nothing
+from hookline.hooks.keeping import Keeping
 from hookline.hooks.operators import Chosen, Ops
 from hookline.hooks.pending import Pending
 from hookline.hooks.placing import callers_line, needs_callable
@@ -48,6 +49,7 @@ def record(
     stop: bool = False,
     limit: int | str | None = None,
     spill: str | Path | None = None,
+    to: Any = None,
 ) -> Recorder:
     """A context manager that gives a Recording of the sites that `where` selects.
 
@@ -56,7 +58,8 @@ def record(
     `layer1.0.conv1/convolution`; with `grads` those of a backward as well. `keep(tensor)`
     reduces or slices each tensor before it is stored; `device` and `dtype` move and cast it. `stop`
     ends the forward, and with it the block, once every site has fired. Beyond `limit` bytes the
-    recording goes on in files in the folder `spill`, or ends in RecordingTooLarge.
+    recording goes on in files in the folder `spill`, or ends in RecordingTooLarge. `to` keeps it in a
+    run as well, from which `open_run(...).recordings` reads it: a folder, a RunStore or a Watch.
 
     >>> import torch
     >>> model = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.ReLU())
@@ -82,7 +85,8 @@ def record(
     places = select(tree, where)
     budget = None if limit is None else Budget(parse_bytes(limit), spill, backend.name)
     store = Store(backend, device=backend.device(device), dtype=backend.dtype(dtype), keep=keep, budget=budget)
-    recorder = Recorder(backend, tree, places, store, inputs=inputs, grads=grads, stop=stop)
+    keeping = None if to is None else Keeping(to)
+    recorder = Recorder(backend, tree, places, store, keeping, inputs=inputs, grads=grads, stop=stop)
     if ops is not False:
         recorder.record_ops(model, Chosen(backend, ops))
     return recorder
@@ -97,6 +101,7 @@ class Recorder:
         tree: Tree,
         places: list[Place],
         store: Store,
+        keeping: Keeping | None,
         *,
         inputs: bool,
         grads: bool,
@@ -105,6 +110,7 @@ class Recorder:
         self._backend = backend
         self._tree: Tree | None = tree
         self._store = store
+        self._keeping = keeping
         self._session = Session()
         self._attached = ExitStack()
         self._signal = StopForward()
@@ -113,6 +119,7 @@ class Recorder:
         self.tensor = backend.tensor
         self.in_recompute, self.backward_number = backend.in_recompute, backend.backward_number
         self.inputs, self.grads = inputs, grads
+        self.needs = Needs(inputs=inputs, replaces=False, grads=grads, stops=stop)
         kind = _FullSiteRecorder if inputs or grads else _SiteRecorder
         self.rank = Rank.STOP if stop else Rank.OBSERVE
         self.sites = [kind(self, place) for place in places]
@@ -121,6 +128,7 @@ class Recorder:
         self._ops: RecordedOps | None = None
         self._model: Any = None
         self.recording = Recording([site.record for site in self.sites], backend.name)
+        self.recording.settle = backend.settled
         store.recording = weakref.ref(self.recording)
 
     def __enter__(self) -> Recording:
@@ -129,6 +137,8 @@ class Recorder:
         self._entered = True
         if self._store.budget is not None:
             self._store.budget.open()
+        if self._keeping is not None:
+            self._keeping.open(self._facts())
         line = callers_line()
         wishes: list[Wish] = []
         for site in self.sites:
@@ -149,8 +159,11 @@ class Recorder:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
         self._session.close()
-        self._attached.close()
-        self._store.open = False
+        try:
+            self._attached.close()  # where values arrive later, it is waited for them here
+        finally:
+            self._store.open = False
+            self.recording.settle = None
         stopped = error is self._signal
         assert self._tree is not None
         explain(self, self._tree, self._backend, stopped=stopped, error=error)
@@ -158,11 +171,18 @@ class Recorder:
             self._ops.explain()
         # A recording outlives its model: what refers to modules goes now.
         self._tree, self._model, self.sites = None, None, []
+        if self._keeping is not None:
+            self._keeping.take(self.recording)
+            self._keeping.close()
         return stopped
 
     def record_ops(self, model: Any, chosen: Chosen) -> None:
         """Has the operators that run in the sites recorded too."""
         self._model, self._ops = model, RecordedOps(self, chosen)
+
+    def _facts(self) -> dict[str, Any]:
+        sites = [[site.record.name, type(site.place.module).__name__] for site in self.sites]
+        return {"backend": self._backend.name, "rank": self._backend.rank(), "sites": sites}
 
     def belongs_here(self) -> bool:
         """Whether the current context's events are this recording's."""
@@ -197,6 +217,7 @@ class _SiteRecorder(Tap):
         self.recorder = recorder
         self.place = place
         self.store = store = recorder._store
+        self.needs = recorder.needs
         self.record = SiteRecord(place.name, place.aliases, store)
 
     def wishes(self) -> list[Wish]:
@@ -238,8 +259,9 @@ class _FullSiteRecorder(_SiteRecorder):
         return len(self.pending)
 
     def wishes(self) -> list[Wish]:
-        before = FunctionTap(self.before, self.label, after=False)
-        after = FunctionTap(self.after_forward, self.label, rank=self.recorder.rank)
+        before = FunctionTap(self.before, self.label, after=False, needs=self.needs)
+        needs = self.needs._replace(inputs=False)
+        after = FunctionTap(self.after_forward, self.label, rank=self.recorder.rank, needs=needs)
         return [Wish(self.place.module, before), Wish(self.place.module, after)]
 
     def before(self, module: Any, args: Any, kwargs: Any) -> Any:

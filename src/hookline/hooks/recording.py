@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from hookline.errors import NoSuchSite
@@ -15,6 +15,7 @@ class Recording:
 
     def __init__(self, sites: list[SiteRecord], backend: str) -> None:
         self.backend = backend
+        self.settle: Callable[[], None] | None = None  # while the block is open: waits for what is on its way
         self._asked = {site.name: site for site in sites}
         self._fired: dict[str, SiteRecord] = {}
         self._aliases = {alias: site for site in sites for alias in site.aliases}
@@ -22,6 +23,7 @@ class Recording:
     @property
     def names(self) -> list[str]:
         """The names of the sites that fired, in the order in which they first did."""
+        self._settled()
         return list(self._fired)
 
     @property
@@ -31,22 +33,26 @@ class Recording:
 
     def __getitem__(self, name: str) -> SiteRecord:
         """The site of that name, or one that goes by it; NoSuchSite where none was asked for."""
+        self._settled()
         site = self._asked.get(name) or self._aliases.get(name)
         if site is None:
             raise NoSuchSite(name, self._asked, "(These are the sites that this recording was asked for.)")
         return site
 
     def __contains__(self, name: object) -> bool:
+        self._settled()
         return name in self._fired or (name in self._aliases and self._aliases[name].name in self._fired)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.names)
 
     def __len__(self) -> int:
+        self._settled()
         return len(self._fired)
 
     def audit(self) -> Audit:
         """For every site that was asked for: fired so many times, or never, and why."""
+        self._settled()
         return Audit(AuditEntry(site.name, len(site.calls), site.why) for site in self._asked.values())
 
     def save(self, path: str | Path) -> Path:
@@ -62,6 +68,10 @@ class Recording:
     def fire(self, site: SiteRecord) -> None:
         """Notes that `site` fired for the first time."""
         self._fired.setdefault(site.name, site)
+
+    def _settled(self) -> None:
+        if self.settle is not None:
+            self.settle()
 
     def __repr__(self) -> str:
         return f"<recording of {len(self._fired)} sites, {sum(len(s.calls) for s in self._asked.values())} calls>"

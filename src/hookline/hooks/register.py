@@ -133,7 +133,7 @@ class HookTap(Tap):
     rank = Rank.EDIT
 
     def __init__(self, hook: Hook, backend: Backend, label: Label) -> None:
-        self.hook, self.backend, self.label = hook, backend, label
+        self.hook, self.backend, self.label = backend.hooked(hook, label), backend, label
 
     def error(self, error: Exception) -> Exception:
         return hook_error(self.label.site, self.label.kind, self.hook, error)

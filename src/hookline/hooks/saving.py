@@ -16,8 +16,9 @@ from typing import Any
 
 from hookline.backends import named
 from hookline.errors import RunError
+from hookline.hooks.budget import Cell
 from hookline.hooks.calls import MISSING, Call, SiteRecord, loaded
-from hookline.hooks.files import write_tensors
+from hookline.hooks.files import reader_of, write_tensors
 from hookline.hooks.recording import Recording
 from hookline.trees import Slot, parts
 
@@ -45,19 +46,45 @@ def save_recording(recording: Recording, path: Path) -> Path:
 
 
 def load_recording(path: str | Path) -> Recording:
-    """The Recording in a file that `Recording.save` wrote; RunError where it is none.
+    """The Recording in a file that `Recording.save` wrote, in memory; RunError where it is none.
 
     Where the framework that it was made with is not installed, its tensors are arrays of numpy.
     """
+    return _recording(Path(path), in_memory=True)
+
+
+def open_recording(path: Path) -> Recording:
+    """The same, but each tensor is read from the file when it is looked at."""
+    return _recording(path.absolute(), in_memory=False)
+
+
+class _InFile:
+    """The tensors of a file by name, as cells that have not been read."""
+
+    def __init__(self, path: Path, backend: str) -> None:
+        self._path, self._backend = path, backend
+
+    def __getitem__(self, key: str) -> Cell:
+        cell = Cell(None)
+        cell.path, cell.key, cell.framework = self._path, key, self._backend
+        return cell
+
+
+def _recording(path: Path, *, in_memory: bool) -> Recording:
     try:
-        header, tensors = _read(Path(path))
+        header = _header(path)
         if header["version"] > VERSION:
             raise RunError(
                 f"{path} was written by a newer hookline (format {header['version']}, this one reads up to "
                 f"{VERSION}). Upgrade hookline to read it."
             )
+        backend = header["backend"]
+        tensors: Any = _InFile(path, backend)
+        if in_memory:
+            reader = reader_of(backend)
+            backend, tensors = reader.name, reader.read_safetensors(path)
         sites = [_site_from_json(entry, tensors) for entry in header["sites"]]
-        recording = Recording(sites, header["backend"])
+        recording = Recording(sites, backend)
         for name in header["names"]:
             recording.fire(recording[name])
     except (LookupError, ValueError, TypeError, AttributeError, RuntimeError, RecursionError) as error:
@@ -65,21 +92,16 @@ def load_recording(path: str | Path) -> Recording:
     return recording
 
 
-def _read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+def _header(path: Path) -> dict[str, Any]:
     try:
         with path.open("rb") as file:
             size = int.from_bytes(file.read(8), "little")
             if size > path.stat().st_size:
                 raise RunError(f"{path} is not a safetensors file, or is cut off.")
-            header = json.loads(json.loads(file.read(size))["__metadata__"]["hookline"])
+            header: dict[str, Any] = json.loads(json.loads(file.read(size))["__metadata__"]["hookline"])
+            return header
     except OSError as error:
         raise RunError(f"{path} can't be read: {error}") from error
-    try:
-        backend = named(header["backend"])
-    except ImportError:  # of a framework that is not here: its tensors come as numpy's arrays
-        backend = named("numpy")
-        header["backend"] = backend.name
-    return header, backend.read_safetensors(path)
 
 
 class _Writer:
@@ -113,7 +135,7 @@ class _Writer:
         return {"dict": [self.tree(key) for key in keys], "items": items}
 
 
-def _tree(saved: Any, tensors: dict[str, Any]) -> Any:
+def _tree(saved: Any, tensors: Any) -> Any:
     """The inverse of `_Writer.tree`."""
     if "tensor" in saved:
         if not saved["tensor"]:
@@ -165,7 +187,7 @@ def _call_to_json(call: Call, writer: _Writer) -> dict[str, Any]:
     return saved
 
 
-def _site_from_json(saved: dict[str, Any], tensors: dict[str, Any]) -> SiteRecord:
+def _site_from_json(saved: dict[str, Any], tensors: Any) -> SiteRecord:
     site = SiteRecord(saved["name"], tuple(saved["aliases"]), None)
     site.why = saved["why"]
     site.op = saved.get("op", "")  # older files have none

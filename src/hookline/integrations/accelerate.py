@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any, Self
 
 from hookline.errors import InvalidArgument
-from hookline.integrations.hosts import host
 from hookline.integrations.watcher import Watcher
+from hookline.optional import need
 
 
 class WatchCallback(Watcher):
@@ -20,7 +20,7 @@ class WatchCallback(Watcher):
     """
 
     def __init__(self, where: Any = "**", *, every: Any = 1, **options: Any) -> None:
-        host("accelerate", "accelerate")
+        need("accelerate", "accelerate")
         super().__init__(where, every=every, **options)
         self._attached: tuple[Any, Any] | None = None
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from hookline.integrations.hosts import host
 from hookline.integrations.watcher import Watcher
+from hookline.optional import need
 
 
 def signals() -> tuple[type[BaseException], ...]:
     """The exceptions by which fastai's callbacks steer a training; they mean no error."""
-    core = host("fastai.callback.core", "fastai")
+    core = need("fastai.callback.core", "fastai")
     return tuple(
         getattr(core, f"Cancel{what}Exception")
         for what in ("Batch", "Backward", "Epoch", "Fit", "Step", "Train", "Valid")
@@ -35,7 +35,7 @@ class WatchCallback(Watcher):
     run = True
 
     def __init__(self, where: Any = "**", *, every: Any = 1, **options: Any) -> None:
-        host("fastai.callback.core", "fastai")
+        need("fastai.callback.core", "fastai")
         super().__init__(where, every=every, **options)
         self._by_hand = self._stepping = False
 
@@ -51,7 +51,7 @@ class WatchCallback(Watcher):
             watch = self.open(learn.model, scaler=vars(learn).get("scaler"))
             self.guard(learn, "_with_events", signals())
             # A torch optimizer in fastai's wrapper is heard by torch's own hooks.
-            self._by_hand = not isinstance(learn.opt, host("fastai.optimizer", "fastai").OptimWrapper)
+            self._by_hand = not isinstance(learn.opt, need("fastai.optimizer", "fastai").OptimWrapper)
             if self._by_hand:
                 watch.steps_by_hand()
 

@@ -15,10 +15,10 @@ from typing import Any
 
 from hookline.errors import InvalidArgument, Unsupported
 from hookline.hooks.select import Place, Tree, select
-from hookline.integrations.hosts import host
 from hookline.integrations.watcher import Watcher
+from hookline.optional import need
 
-_keras = host("keras", "keras")
+_keras = need("keras", "keras")
 
 
 class WatchCallback(Watcher, _keras.callbacks.Callback):  # type: ignore[misc, name-defined]

@@ -12,8 +12,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from hookline.integrations.hosts import host
 from hookline.integrations.watcher import Watcher
+from hookline.optional import need
 
 
 def _callbacks() -> tuple[Any, ...]:
@@ -22,11 +22,11 @@ def _callbacks() -> tuple[Any, ...]:
     used = [module for module in twins if module in sys.modules]
     if not used:
         try:
-            return (host("lightning.pytorch", "lightning").Callback,)
+            return (need("lightning.pytorch", "lightning").Callback,)
         except ImportError:
             used = ["pytorch_lightning"]
     # pip's name of the first is in the message where neither is there
-    return tuple(host(module, "lightning").Callback for module in used)
+    return tuple(need(module, "lightning").Callback for module in used)
 
 
 class WatchCallback(Watcher, *_callbacks()):  # type: ignore[misc]

@@ -10,10 +10,10 @@ import sys
 from types import FrameType
 from typing import Any
 
-from hookline.integrations.hosts import host
 from hookline.integrations.watcher import Watcher
+from hookline.optional import need
 
-_transformers = host("transformers", "transformers")
+_transformers = need("transformers", "transformers")
 
 
 class WatchCallback(Watcher, _transformers.TrainerCallback):  # type: ignore[misc, name-defined]

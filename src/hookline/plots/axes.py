@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
-from hookline.errors import InvalidArgument, MissingExtra
+from hookline.errors import InvalidArgument
 from hookline.globs import matcher
+from hookline.optional import need
+from hookline.sites import label_of
 
 Row = dict[str, Any]
 FEW = 10
@@ -22,12 +23,7 @@ def new_axes(ax: Any, figsize: tuple[float, float] = (8, 4)) -> Any:
 
 def pyplot() -> Any:
     """matplotlib.pyplot; MissingExtra with the command to install it."""
-    try:
-        return importlib.import_module("matplotlib.pyplot")
-    except ModuleNotFoundError as error:
-        if error.name != "matplotlib":
-            raise  # it is there, and something of its own is missing
-        raise MissingExtra("plots need matplotlib. Run: pip install 'hookline[plots]'") from error
+    return need("matplotlib.pyplot", "'hookline[plots]'", "drawing")
 
 
 def chosen(rows: list[Row], site: str | None, kind: str, *, mode: str = "train") -> dict[str, list[Row]]:
@@ -48,12 +44,6 @@ def chosen(rows: list[Row], site: str | None, kind: str, *, mode: str = "train")
             + f"; the kinds there are: {', '.join(kinds) or 'none, nothing was recorded'}."
         )
     return {name: sorted(some, key=lambda row: row["step"]) for name, some in found.items() if some}
-
-
-def label_of(row: Row) -> str:
-    """The name of a row's line: its site, with the number of the call from the second on."""
-    name = row["site"] or "(model)"
-    return f"{name} #{row['call']}" if row["call"] else name
 
 
 def colors(count: int) -> Any:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import importlib
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from hookline.errors import InvalidArgument, MissingExtra, RunError
+from hookline.errors import InvalidArgument, RunError
 from hookline.globs import matcher
-from hookline.runs.database import Reader
-from hookline.runs.frames import Row
+from hookline.optional import need
+from hookline.runs.recordings import Recordings
+from hookline.sinks.columns import arrow_table, columns_of
+from hookline.sinks.database import Reader
+from hookline.sinks.frames import Row
 
 TABLE = ("site", "kind", "step", "call", "rank", "mode")
 
@@ -17,7 +20,8 @@ TABLE = ("site", "kind", "step", "call", "rank", "mode")
 def open_run(path: str | Path) -> Run:
     """The Run in a folder that `watch(..., to=folder)` wrote or is writing; RunError where there is none."""
     path = Path(path)
-    files = sorted(path.glob("rank*-*.sqlite")) if path.is_dir() else []
+    # An empty file is one that a process is about to make.
+    files = sorted(file for file in path.glob("rank*-*.sqlite") if file.stat().st_size) if path.is_dir() else []
     if not files:
         raise RunError(f"there is no run in {path}: a folder with a file rank*.sqlite is wanted.")
     return Run(path, [Reader(file) for file in files])
@@ -32,8 +36,10 @@ class Run:
 
     @property
     def meta(self) -> dict[str, Any]:
-        """Model, versions, command line, start and, if it has ended, how; of the first process."""
-        return dict(Reader(self._readers[0].path).meta)
+        """Model, versions, command line, start and, if it has ended, how; of the first process that watched."""
+        watched = [reader for reader in self._readers if reader.meta.get("by") != "record"]
+        with closing(Reader((watched or self._readers)[0].path)) as reader:
+            return reader.meta
 
     @property
     def sites(self) -> list[str]:
@@ -76,23 +82,35 @@ class Run:
             rows = [{name: row[name] for name in (*TABLE, stat) if name in row} for row in rows]
         return rows
 
+    @property
+    def recordings(self) -> Recordings:
+        """What `record(..., to=run)` kept: recordings whose tensors are read when they are looked at."""
+        kept = [one for reader in self._readers for one in reader.recordings()]
+        return Recordings(self.path, sorted(kept, key=lambda one: one.made))
+
     def to_pandas(self) -> Any:
         """All rows as a pandas DataFrame."""
-        return _needed("pandas").DataFrame(self.rows())
+        return need("pandas").DataFrame(self.rows())
 
     def to_polars(self) -> Any:
-        """All rows as a polars DataFrame, histograms as lists."""
-        return _needed("polars").DataFrame(_listed(self.rows()), infer_schema_length=None)
+        """All rows as a polars DataFrame; histograms as in `to_arrow`."""
+        polars = need("polars")
+        lists = {"hist_bins": polars.List(polars.UInt16), "hist_counts": polars.List(polars.Int64)}
+        return polars.DataFrame(columns_of(self.rows()), schema_overrides=lists, strict=False)
 
     def to_arrow(self) -> Any:
-        """All rows as an Arrow table, histograms as lists."""
-        return _needed("pyarrow").Table.from_pylist(_listed(self.rows()))
+        """All rows as an Arrow table.
+
+        A histogram is its bins that are not empty (`hist_bins`) and how many values are in each
+        (`hist_counts`); `hookline.lines.bins.edges()` has the edges of all bins.
+        """
+        return arrow_table(self.rows(), self.meta)
 
     def export(self, path: str | Path) -> Path:
         """Writes all rows to a .parquet or .csv file and returns its path."""
         path = Path(path)
         if path.suffix == ".parquet":
-            _needed("pyarrow.parquet").write_table(self.to_arrow(), path)
+            need("pyarrow.parquet").write_table(self.to_arrow(), path)
         elif path.suffix == ".csv":
             self.to_pandas().drop(columns=["hist"], errors="ignore").to_csv(path, index=False)
         else:
@@ -121,15 +139,3 @@ def _bounds(steps: Any) -> tuple[int | None, int | None]:
         return (min(steps), max(steps)) if len(steps) else (1, 0)
     first, last = steps
     return first, last
-
-
-def _listed(rows: list[Row]) -> list[Row]:
-    return [{**row, "hist": None if row.get("hist") is None else row["hist"].tolist()} for row in rows]
-
-
-def _needed(package: str) -> Any:
-    try:
-        return importlib.import_module(package)
-    except ModuleNotFoundError as error:
-        root = package.partition(".")[0]
-        raise MissingExtra(f"this needs {root}. Run: pip install {root}") from error

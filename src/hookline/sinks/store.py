@@ -7,24 +7,25 @@ second, or sooner when there are many. What it has written is there after a cras
 from __future__ import annotations
 
 import os
-import queue
+import platform
 import sqlite3
 import sys
-import threading
-import time
+from contextlib import suppress
 from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from hookline.errors import InvalidArgument, RunError
-from hookline.runs.database import Writer
-from hookline.runs.frames import Row
+from hookline.sinks.background import FULL, Background
+from hookline.sinks.database import Kept, Writer
+from hookline.sinks.frames import Row
 from hookline.version import __version__
 
 FLUSH_SECONDS = 1.0
 FLUSH_ROWS = 4000
-QUEUE = 64
-"""So many steps may wait to be written; then `full` decides."""
+_OF_RECORDINGS: dict[tuple[int, Path], Path] = {}
+"""(process, folder) -> the file to which `record(..., to=folder)` has written there."""
 
 
 class RunStore:
@@ -35,96 +36,100 @@ class RunStore:
     """
 
     def __init__(self, path: str | Path, *, full: str = "wait") -> None:
-        if full not in ("wait", "drop"):
+        if full not in FULL:
             raise InvalidArgument(f"full={full!r}: 'wait' or 'drop' is wanted.")
         self.path = Path(path)
         self.dropped = 0
         self._full = full
-        self._queue: queue.Queue[list[Row] | None] = queue.Queue(QUEUE)
-        self._error: Exception | None = None
+        self._file = Path()
         self._writer: Writer | None = None
-        self._thread = threading.Thread(target=self._work, name="hookline-run-store", daemon=True)
+        self._background: Background | None = None
 
     def open(self, meta: dict[str, Any] | None = None) -> None:
         """Makes the file and begins to write; RunError where the folder can't be used."""
-        self._writer = self._new_file({**_facts(), **(meta or {})})
-        self._thread.start()
+        meta = meta or {}
+        self._writer = self._new_file({**_facts(), "versions": _versions(meta.get("backend")), **meta})
+        self._background = Background(self._writer.write, seconds=FLUSH_SECONDS, rows=FLUSH_ROWS, full=self._full)
 
     def write(self, rows: list[Row]) -> None:
         """Hands the rows of a step to the writing thread; RunError once that has failed."""
+        if self._background is None:
+            self.open()
+        assert self._background is not None
+        self._tell(self._background.error)
+        self._background.put(rows)
+        self.dropped = self._background.dropped
+
+    def keep(self, recording: Any, step: int | None = None) -> None:
+        """Writes the tensors of a Recording to a file of their own, and notes it once that is whole."""
         if self._writer is None:
             self.open()
-        self._tell()
-        if self._full == "wait":
-            self._queue.put(rows)
-            return
+        assert self._writer is not None
         try:
-            self._queue.put_nowait(rows)
-        except queue.Full:
-            self.dropped += len(rows)
+            file = f"{self._file.stem}.{self._writer.recordings():05d}.safetensors"
+            recording.save(self.path / file)
+            self._writer.add_recording(Kept(file, step, _now("milliseconds"), recording.names))
+        except sqlite3.Error as error:
+            self._tell(error)
 
     def close(self) -> None:
         """Writes what is left, notes how the run ended, and closes the file; RunError if that failed."""
-        if self._writer is None or not self._thread.is_alive():
+        writer, background = self._writer, self._background
+        if writer is None or background is None:
             return
-        self._queue.put(None)
-        self._thread.join()
+        self._writer = self._background = None
+        background.close()
+        self.dropped, error = background.dropped, background.error
         try:
-            if self._error is None:
-                ended = "by an exception" if sys.exc_info()[0] else "normally"
-                self._writer.meta({"ended": _now(), "end": ended, "dropped": self.dropped})
-        except sqlite3.Error as error:
-            self._error = error
+            if error is None:
+                writer.meta({"ended": _now(), "dropped": self.dropped, **_how_it_ended()})
+        except sqlite3.Error as failed:
+            error = failed
         finally:
-            self._writer.close()
-        self._tell()
+            writer.close()
+        self._tell(error)
 
-    def _tell(self) -> None:
+    def _tell(self, error: Exception | None) -> None:
         """Raises what went wrong in the writing thread."""
-        if self._error is not None:
-            raise RunError(f"{self.path}: {self._error}. What was written before is still there.")
+        if error is not None:
+            raise RunError(f"{self.path}: {error}. What was written before is still there.") from error
 
     def _new_file(self, meta: dict[str, Any]) -> Writer:
-        """A file of this process's own: nobody else writes to it, whatever the name of the run."""
+        """A file of this process's own: nobody else writes to it, whatever the name of the run.
+
+        Recordings that one process makes one after the other share a file.
+        """
+        key = (os.getpid(), self.path.absolute())
+        again = _OF_RECORDINGS.get(key) if meta.get("by") == "record" else None
         try:
+            if again is not None and again.exists():
+                self._file = again
+                return Writer(again, meta, new=False)
             self.path.mkdir(parents=True, exist_ok=True)
-            for number in range(10_000):
-                file = self.path / f"rank{meta['rank']}-{number:04d}.sqlite"
-                try:
-                    os.close(os.open(file, os.O_CREAT | os.O_EXCL))
-                except FileExistsError:
-                    continue
-                return Writer(file, meta)
-            raise RunError(f"{self.path} has 10,000 files of rank {meta['rank']} already.")
+            self._file = self._taken(meta["rank"])
+            if meta.get("by") == "record":
+                _OF_RECORDINGS[key] = self._file
+            return Writer(self._file, meta)
         except (OSError, sqlite3.Error) as error:
             raise RunError(f"a run can't be kept in {self.path}: {error}") from error
 
-    def _work(self) -> None:
-        waiting: list[Row] = []
-        last = time.monotonic()
-        more = True
-        while more:
+    def _taken(self, rank: int) -> Path:
+        """A name that no other process has, and that none will get."""
+        for number in range(10_000):
+            file = self.path / f"rank{rank}-{number:04d}.sqlite"
             try:
-                got = self._queue.get(timeout=FLUSH_SECONDS)
-                more = got is not None
-                waiting += got or []
-            except queue.Empty:
-                pass
-            due = time.monotonic() - last >= FLUSH_SECONDS or len(waiting) >= FLUSH_ROWS or not more
-            if waiting and due and self._error is None and self._writer is not None:
-                try:
-                    self._writer.write(waiting)
-                except Exception as error:  # told to the training thread at its next row, once
-                    self._error = error
-            if due:
-                waiting, last = [], time.monotonic()
+                os.close(os.open(file, os.O_CREAT | os.O_EXCL))
+            except FileExistsError:
+                continue
+            return file
+        raise RunError(f"{self.path} has 10,000 files of rank {rank} already.")
 
 
 def _facts() -> dict[str, Any]:
     """What is known of a run when it begins."""
     return {
         "hookline": __version__,
-        "python": sys.version.split()[0],
+        "python": platform.python_version(),
         "command": sys.argv,
         "process": os.getpid(),
         "started": _now(),
@@ -132,5 +137,24 @@ def _facts() -> dict[str, Any]:
     }
 
 
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
+def _versions(backend: str | None) -> dict[str, str]:
+    """The versions of what decides the numbers, as far as they are installed packages."""
+    found = {}
+    for name in filter(None, ("numpy", backend)):
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
+
+
+def _how_it_ended() -> dict[str, str]:
+    """Normally, or by what is being raised at the moment."""
+    error = sys.exc_info()[1]
+    if error is None:
+        return {"end": "normally"}
+    if isinstance(error, KeyboardInterrupt):
+        return {"end": "interrupted"}
+    return {"end": "by an exception", "error": f"{type(error).__name__}: {error}"}
+
+
+def _now(timespec: str = "seconds") -> str:
+    return datetime.now(UTC).isoformat(timespec=timespec)

@@ -13,8 +13,9 @@ from typing import Any
 from hookline.backends import resolve
 from hookline.backends.facts import RunFacts
 from hookline.backends.protocol import Backend
-from hookline.errors import ForwardError, InvalidArgument, MissingExtra
+from hookline.errors import ForwardError, InvalidArgument
 from hookline.hooks.session import Session
+from hookline.optional import need
 from hookline.summaries.columns import COSTS, DEFAULT, WITHOUT_COSTS, WITHOUT_RUN, Line, chosen, lines_of, shown
 from hookline.summaries.html import html_table
 from hookline.summaries.inputs import Inputs, of_learner, prepare
@@ -195,13 +196,7 @@ class Summary:
 
     def to_pandas(self) -> Any:
         """The rows as a pandas DataFrame; its columns add up to the totals."""
-        try:
-            import pandas
-        except ModuleNotFoundError as error:
-            raise MissingExtra(
-                "Summary.to_pandas needs 'pandas', which is not installed. Run: pip install 'hookline[pandas]'; "
-                "or use .rows, a list of dicts."
-            ) from error
+        pandas = need("pandas", "'hookline[pandas]'", "Summary.to_pandas")
         return pandas.DataFrame(self.rows)
 
     # As a picture

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+from hookline.backends.protocol import Figures
 from hookline.lines import Reduced, Stats, collect, collect_channels, reduce, reduce_channels
 from hookline.lines.registry import on_tensors, values
-from hookline.runs.frames import Row
+from hookline.sinks.frames import Row
 
 BY_CHANNEL = ("output", "input", "grad_output", "grad_input")
 COLUMNS = ("count", "mean", "std", "min", "max", "absmax", "l2", "zeros", "near_zero", "nan", "inf")
@@ -40,7 +41,9 @@ class Gathered:
         self._wanted = wanted
         self._writes = version
         self._latest: tuple[weakref.ref[Any], int, Reduced] | None = None
-        self._on_tensors = tuple(found.name for found in on_tensors(wanted.stats))
+        found = on_tensors(wanted.stats)
+        self._on_tensors = tuple(statistic.name for statistic in found)
+        self.statistics = Figures(wanted.histogram, tuple(one.fn for one in found), wanted.channels)
         self._reduced: dict[Key, list[Reduced]] = {}
         self._channels: dict[Key, list[Reduced]] = {}
         self._numbers: dict[tuple[Key, str], Any] = {}

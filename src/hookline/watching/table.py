@@ -6,25 +6,14 @@ import warnings
 from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any
 
+from hookline.errors import InvalidArgument
 from hookline.globs import matcher
-from hookline.runs.frames import IDENTITY, Row, pack, unpack
+from hookline.sinks import Sink
+from hookline.sinks.frames import IDENTITY, Block, Row, pack, unpack
 
 NAMES = (*IDENTITY, "rank")
-
-
-class Sink(Protocol):
-    """Where rows go besides memory: anything with `write` and `close`.
-
-    One that has `open(meta)` is told facts of the run before the first row.
-    """
-
-    def write(self, rows: list[Row]) -> None:
-        """Takes the rows of one step."""
-
-    def close(self) -> None:
-        """There is nothing more to come."""
 
 
 class Table:
@@ -40,15 +29,23 @@ class Table:
     """
 
     def __init__(self, keep: int, sinks: Iterable[Sink]) -> None:
-        self._steps: deque[bytes] = deque(maxlen=keep)
+        self._steps: deque[Block] = deque(maxlen=keep)
         self._numbers: dict[tuple[Any, ...], int] = {}
         self._sinks = list(sinks)
 
     def open(self, meta: dict[str, Any]) -> None:
-        """Tells the sinks that want to know what kind of run begins."""
-        for sink in self._sinks:
-            if hasattr(sink, "open"):
-                sink.open(meta)
+        """Tells the sinks that want to know what kind of run begins; where one can't, none is left open."""
+        opened: list[Sink] = []
+        try:
+            for sink in self._sinks:
+                if hasattr(sink, "open"):
+                    sink.open(meta)
+                opened.append(sink)
+        except BaseException:
+            for sink in opened:
+                with suppress(Exception):  # the first error is the one to be told
+                    sink.close()
+            raise
 
     def add(self, rows: list[Row]) -> None:
         """Takes the rows of a finished step; a sink that fails is reported once and left out."""
@@ -64,6 +61,14 @@ class Table:
                 with suppress(Exception):  # it has failed already, which is told below
                     sink.close()
                 warnings.warn(f"{type(sink).__name__} failed and gets no more rows: {error}", stacklevel=2)
+
+    def keep(self, recording: Any, step: int) -> None:
+        """Hands a recording to the sinks that keep such; InvalidArgument where there is none."""
+        keepers = [sink for sink in self._sinks if hasattr(sink, "keep")]
+        if not keepers:
+            raise InvalidArgument("this watch keeps no run: give watch(..., to=folder), then record(..., to=w).")
+        for sink in keepers:
+            sink.keep(recording, step)
 
     def rows(self, site: str | None = None, kind: str | None = None, step: int | None = None) -> list[Row]:
         """The rows in memory, those of a site (a name or glob), a kind or a step only."""

@@ -6,7 +6,7 @@ import warnings
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from hookline.backends.protocol import FunctionTap, Label, Tap, Wish
+from hookline.backends.protocol import FunctionTap, Label, Needs, Tap, Wish
 from hookline.hooks.pending import Pending
 from hookline.hooks.select import Place
 from hookline.hooks.session import opened
@@ -26,6 +26,7 @@ class OutputWatcher(Tap):
         self.watch, self.place, self.label = watch, place, label
         self.calls = 0
         self.broken = False
+        self.needs = Needs(inputs=False, replaces=False, grads=watch.grads, statistics=watch.gathered.statistics)
 
     def wishes(self) -> list[Wish]:
         return [Wish(self.place.module, self)]
@@ -80,10 +81,12 @@ class FullWatcher(OutputWatcher):
         super().__init__(watch, place, label)
         self.pending = Pending()
         self.memory = watch.backend.site_memory(place.module)
+        self.needs = self.needs._replace(inputs=True)
+        # One for all steps: taps that are known already need no new program where one is compiled.
+        self.entrance = FunctionTap(self.before, label, after=False, needs=self.needs)
 
     def wishes(self) -> list[Wish]:
-        before = FunctionTap(self.before, self.label, after=False)
-        return [Wish(self.place.module, before), Wish(self.place.module, self)]
+        return [Wish(self.place.module, self.entrance), Wish(self.place.module, self)]
 
     def before(self, module: Any, args: Any, kwargs: Any) -> Any:
         if not self.belongs_here():

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any
 
 from hookline.backends import resolve
-from hookline.backends.protocol import Backend, FunctionTap, Label, Rank, Wish
+from hookline.backends.protocol import COUNTING, Backend, FunctionTap, Label, Rank, Wish
 from hookline.errors import InvalidArgument
 from hookline.hooks.handles import Handle, all_or_nothing
 from hookline.hooks.operators import Chosen, Ops
@@ -22,13 +22,14 @@ from hookline.hooks.placing import callers_line
 from hookline.hooks.select import Place, Tree, select
 from hookline.hooks.session import Session
 from hookline.lines.registry import find
-from hookline.runs.frames import Row
 from hookline.schedule import Schedule, as_schedule
-from hookline.sinks.store import RunStore
+from hookline.sinks import Sink
+from hookline.sinks.frames import Row
+from hookline.sinks.protocol import sinks_of
 from hookline.watching.operators import WatchedOps
 from hookline.watching.progress import Progress
 from hookline.watching.steps import Gathered, Wanted
-from hookline.watching.table import Sink, Table
+from hookline.watching.table import Table
 from hookline.watching.taps import FullWatcher, OutputWatcher
 from hookline.watching.weights import Weights, parameters_of
 
@@ -60,7 +61,8 @@ def watch(
     more statistics of `hookline.lines.registry` ("p99", your own); `channels` is a dimension along
     which activations and their gradients are also reduced one by one. `scaler` is the GradScaler in
     use, if any: gradients of activations are then given unscaled. Memory keeps the last `keep`
-    steps, sinks (`to`: the folder of a run, which `open_run` reads, or your own) get all. `progress`
+    steps, sinks (`to`: the folder of a run, which `open_run` reads, one of `hookline.sinks`, your own, or
+    several in a list) get all. `progress`
     shows a line with the step; by default in terminals only.
     `params` are watched wherever the framework tells of its optimizers' steps.
     Where a model keeps its parts in its own way, `modules` are the (name, module) pairs that `where`
@@ -87,18 +89,12 @@ def watch(
     tree = Tree(backend.named_modules(model) if modules is None else modules)
     for name in stats:
         find(name)
-    sinks: list[Any] = list(to) if isinstance(to, (list, tuple)) else [to]
-    sinks = [RunStore(sink) if isinstance(sink, (str, Path)) else sink for sink in sinks]
-    if wrong := [sink for sink in sinks if not hasattr(sink, "write") or not hasattr(sink, "close")]:
-        raise InvalidArgument(
-            f"to={wrong[0]!r} is no sink: a folder is wanted, or an object with write(rows) and close()."
-        )
     return Watch(
         backend,
         model,
         select(tree, where),
         as_schedule(every),
-        Table(keep, sinks),
+        Table(keep, sinks_of(to)),
         Wanted(histogram, tuple(stats), channels),
         inputs=inputs,
         grads=grads,
@@ -157,6 +153,8 @@ class Watch:
 
     def rows(self, site: str | None = None, kind: str | None = None, step: int | None = None) -> list[Row]:
         """The rows in memory: dicts with site, kind, step, call, rank, mode and the statistics."""
+        if self.is_open:
+            self.backend.settled()
         self.finish_step()
         return self._table.rows(site, kind, step)
 
@@ -165,6 +163,10 @@ class Watch:
         from hookline.plots import overview
 
         return overview(self.rows(), site, kind)
+
+    def keep(self, recording: Any) -> None:
+        """Keeps a Recording in the run of this watch, with its step; `record(..., to=w)` calls it."""
+        self._table.keep(recording, self.now)
 
     @property
     def mode(self) -> str:
@@ -177,6 +179,7 @@ class Watch:
 
     def step(self, number: int) -> None:
         """Ends the step under way and sets the number of the next one by hand."""
+        self.backend.settled()
         self._end_step(number)
 
     def steps_by_hand(self) -> None:
@@ -233,10 +236,13 @@ class Watch:
 
     def _counting(self, label: Label) -> list[Wish]:
         """The taps that are there on every step: on the model, and on its parts in case only these are called."""
-        begin = FunctionTap(self._forward_begins, label, after=False, kwargs=False)
-        end = FunctionTap(self._forward_ends, label, kwargs=False, rank=Rank.STOP)
+        stepping = COUNTING._replace(statistics=self.gathered.statistics)
+        begin = FunctionTap(self._forward_begins, label, after=False, kwargs=False, needs=stepping)
+        end = FunctionTap(self._forward_ends, label, kwargs=False, rank=Rank.STOP, needs=stepping)
         parts = {id(part): part for part in self.backend.children(self._model)}
-        part_begins = [FunctionTap(self._part_begins, label, after=False, kwargs=False) for _ in parts]
+        part_begins = [
+            FunctionTap(self._part_begins, label, after=False, kwargs=False, needs=COUNTING) for _ in parts
+        ]
         for tap in part_begins:
             tap.may_miss = True  # where the model runs compiled, its own call tells
         return [

@@ -1,6 +1,6 @@
 """What works on PyTorch."""
 
-from hookline.backends.capabilities.declaring import Framework, No, answers
+from hookline.backends.capabilities.declaring import Framework, answers
 
 FRAMEWORK = Framework(
     name="torch",
@@ -9,11 +9,6 @@ FRAMEWORK = Framework(
     home="hookline.backends.torch",
     models="a torch.nn.Module",
     tested=("2.13", "2.14"),
-    answers=answers(
-        compiled=No(
-            "compiled code passes by hooks that come later",
-            "attach to the model before it is compiled, and run it eagerly",
-        ),
-    ),
+    answers=answers(),
     compiles="torch.compile",
 )

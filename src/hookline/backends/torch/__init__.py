@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any
 
 import torch
 from torch import nn
 
 from hookline.backends.capabilities import capabilities
+from hookline.backends.forwards import replaced
+from hookline.backends.immediate import Immediate
 from hookline.backends.protocol import Label
 from hookline.backends.torch import (
     compat,
     describing,
-    forwards,
+    gradients,
     modules,
     operators,
     optimizers,
@@ -26,15 +29,14 @@ from hookline.backends.torch import (
     values,
 )
 from hookline.backends.torch.attribution import unseen
-from hookline.backends.torch.joining import JoinedInputs, joined, tapped
-from hookline.backends.torch.leaves import differentiable
-from hookline.backends.torch.listening import Listener, heard, site_memory
+from hookline.backends.torch.joining import tapped
+from hookline.backends.torch.listening import site_memory
 from hookline.backends.torch.tracing import traced_run
 from hookline.errors import InvalidArgument
 
 
-class TorchBackend:
-    """Enters torch.nn models, eager; see `hookline.backends.protocol.Backend`."""
+class TorchBackend(Immediate):
+    """Enters torch.nn models, eager and compiled; see `hookline.backends.protocol.Backend`."""
 
     name = "torch"
     tensor = torch.Tensor
@@ -60,14 +62,15 @@ class TorchBackend:
     recomputed = staticmethod(parameters.recomputed)
     hear_parameters = staticmethod(parameters.hear_parameters)
     site_memory = staticmethod(site_memory)
-    listener = Listener
-    heard = staticmethod(heard)
+    listener = staticmethod(gradients.listener)
+    heard = staticmethod(gradients.heard)
     hear_steps = staticmethod(optimizers.hear_steps)
-    joined_inputs = JoinedInputs
-    joined = staticmethod(joined)
+    joined_inputs = staticmethod(gradients.joined_inputs)
+    joined = staticmethod(gradients.joined)
+    needs_gradient = staticmethod(gradients.needs_gradient)
     tapped = staticmethod(tapped)
     place_state_hook = staticmethod(state.place_state_hook)
-    replace_forward = staticmethod(forwards.replace_forward)
+    replace_forward = staticmethod(partial(replaced, "forward"))
     swap_data = staticmethod(parameters.swap_data)
     tensors_of = staticmethod(parameters.tensors_of)
     gathered = staticmethod(values.gathered)
@@ -97,14 +100,11 @@ class TorchBackend:
     def placed(self, model: nn.Module) -> list[Label]:
         return [tap.label for module in model.modules() for tap in taps.taps_on(module)]
 
-    def needs_gradient(self, tree: Any) -> bool:
-        return bool(differentiable(tree)[0])
-
     def is_training(self, model: nn.Module) -> bool:
         return model.training
 
     def children(self, model: nn.Module) -> list[nn.Module]:
-        return list(model.children())
+        return list(compat.uncompiled(model).children())
 
     def own_parameters(self, module: nn.Module) -> dict[str, torch.Tensor]:
         lazy = torch.nn.parameter.is_lazy

@@ -7,17 +7,19 @@ message when a release changes the name or what it does.
 from __future__ import annotations
 
 import logging
+import sys
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from operator import attrgetter, methodcaller
-from typing import Any
+from typing import Any, NoReturn, TypeVar
 
 import torch
 from torch.autograd.variable import Variable
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
 from torch.utils.hooks import RemovableHandle
 
+Fn = TypeVar("Fn", bound=Callable[..., Any])
 Hooks = tuple["OrderedDict[int, Any]", "OrderedDict[int, bool]"]
 
 
@@ -243,3 +245,93 @@ def is_fakes_fault(error: BaseException) -> bool:
         kind.startswith(("UnsupportedFake", "DataDependentOutput", "DynamicOutputShape", "UnsupportedOperator"))
         for kind in kinds
     )
+
+
+# Compiled code. torch.compiler has public forms of a few of these, which import torch._dynamo: 1.4 s that somebody
+# who never compiles should not wait for.
+
+
+def constant_while_tracing(fn: Fn) -> Fn:
+    """Has torch.compile call `fn` while it traces, and take the result for a constant.
+
+    `torch.compiler.assume_constant_result` does the same.
+    """
+    fn._dynamo_marked_constant = True  # type: ignore[attr-defined]
+    return fn
+
+
+def traced_instead(fn: Callable[..., Any], traced: Callable[..., Any]) -> None:
+    """Has torch.compile follow `traced` where `fn` is called. `substitute_in_graph` is for functions of C."""
+    fn._torchdynamo_inline = traced  # type: ignore[attr-defined]
+
+
+def trace_again(why: str) -> NoReturn:
+    """From a function that is constant while tracing: what was traced is thrown away, and tracing begins anew."""
+    from torch._dynamo.exc import UnspecializeRestartAnalysis  # of its kind, the one that may take another path
+
+    raise UnspecializeRestartAnalysis(restart_reason=f"hookline: {why}")
+
+
+def graph_under_trace() -> torch.fx.Graph:
+    """The graph that torch.compile is making now."""
+    from torch._dynamo.symbolic_convert import InstructionTranslator
+
+    graph: torch.fx.Graph = InstructionTranslator.current_tx().output.graph
+    return graph
+
+
+def in_checkpoint() -> bool:
+    """While tracing: whether this is part of a graph within the graph, as torch.utils.checkpoint makes one."""
+    from torch._dynamo.symbolic_convert import InstructionTranslator
+
+    return InstructionTranslator.current_tx().output.current_tracer.parent is not None
+
+
+def last_arguments(graph: torch.fx.Graph) -> list[torch.Tensor]:
+    """The tensors, fake ones, in the list that the last operator of a graph under trace takes first."""
+    node: Any = next(iter(reversed(graph.nodes)))
+    return [one.meta["example_value"] for one in node.args[0]]
+
+
+def never_compiled(fn: Any) -> None:
+    """Has `fn` and all that it calls run as written, also where torch.compile follows the caller's calls.
+
+    The hooks of a compiled root module run like that. `torch.compiler.disable` does the same by a wrapper
+    around each call.
+    """
+    from torch._C._dynamo.eval_frame import _FrameAction, _FrameExecStrategy, set_code_exec_strategy
+
+    set_code_exec_strategy(fn.__code__, _FrameExecStrategy(_FrameAction.SKIP, _FrameAction.SKIP))
+
+
+def effectful(operator: Any) -> None:
+    """Keeps calls of `operator` in compiled code, each of them, in their order."""
+    from torch._higher_order_ops.effects import _EffectType, _register_effectful_op
+
+    _register_effectful_op(operator, _EffectType.ORDERED)
+
+
+_OUTSIDE = torch._C._dispatch_tls_local_include_set(), torch._C._dispatch_tls_local_exclude_set()
+
+
+@contextmanager
+def autograd_as_outside(*, record: bool) -> Iterator[None]:
+    """Inside an operator: autograd works as it does outside of one, and records if asked to."""
+    with ExitStack() as stack:
+        if not torch.is_inference_mode_enabled():
+            guard: AbstractContextManager[None] = torch._C._ForceDispatchKeyGuard(*_OUTSIDE)
+            stack.enter_context(guard)
+            stack.enter_context(torch.set_grad_enabled(record))
+        yield
+
+
+def was_compiled() -> bool:
+    """Whether torch.compile was called in this process, so that there may be code which does not look at hooks."""
+    global _compiled_before
+    frames = sys.modules.get("torch._dynamo.eval_frame")
+    if not _compiled_before and frames is not None:
+        _compiled_before = any(backend is not None for backend in frames.cached_backends.values())
+    return _compiled_before
+
+
+_compiled_before = False

@@ -21,7 +21,7 @@ from hookline.trees import map_leaves
 def names_of(model: nn.Module) -> dict[int, list[str]]:
     """All names of each module, by the module's id; the first is the one it goes by."""
     names: dict[int, list[str]] = {}
-    for name, module in walk(model, eager=True):
+    for name, module in walk(model):
         names.setdefault(id(module), []).append(name)
     return names
 

@@ -151,8 +151,9 @@ class Listener:
         """The nodes of this call with an edge to an input, and which edges these are."""
         start = self.start
         senders: dict[Any, Edges] = {}
-        stack = [node for node in roots if node is not None and node_number(node) >= start]
-        seen = set(stack)
+        # One node may have made several outputs (split): a second visit would count its edges twice.
+        seen = {node for node in roots if node is not None and node_number(node) >= start}
+        stack = list(seen)
         while stack:
             node = stack.pop()
             for index, edge in enumerate(node.next_functions):

@@ -12,29 +12,22 @@ from typing import Any
 import torch
 from torch import nn
 
-from hookline.backends.capabilities import capabilities
-from hookline.backends.torch.compat import compiled
+from hookline.backends.torch.compat import uncompiled
 
 
-def walk(
-    module: nn.Module, name: str = "", above: tuple[int, ...] = (), *, eager: bool = False
-) -> Iterator[tuple[str, nn.Module]]:
-    """(name, module) for every module under every name, parents first.
+def walk(module: nn.Module, name: str = "", above: tuple[int, ...] = ()) -> Iterator[tuple[str, nn.Module]]:
+    """(name, module) for every module under every name, parents first; what torch.compile wrapped, unwrapped.
 
     `named_modules(remove_duplicate=False)` does the same and never ends where a module holds its parent.
-    With `eager`, the caller sees to it that compiled modules don't run as such.
     """
-    if compiled(module) and not eager:
-        raise capabilities()["torch"].unsupported(
-            "compiled", f"a hook on {name or 'the model'!r}, which is compiled,"
-        )
+    module = uncompiled(module)
     yield name, module
     if id(module) in above:
         return
     dot = f"{name}." if name else ""
     for child, part in module._modules.items():
         if part is not None and id(part) not in above:
-            yield from walk(part, dot + child, (*above, id(module)), eager=eager)
+            yield from walk(part, dot + child, (*above, id(module)))
 
 
 def why_silent(modules: dict[str, Any], name: str) -> str | None:

@@ -17,12 +17,12 @@ from typing import Any
 import torch
 from torch import nn
 
+from hookline.backends.forwards import ReplacedForward
 from hookline.backends.operators import BACKWARD, FORWARD, Operator, OpListener, Scope, Step
 from hookline.backends.protocol import Label
 from hookline.backends.torch import compat
 from hookline.backends.torch.attribution import Trail, current_line, is_own, unseen
 from hookline.backends.torch.compat import QuickDispatchMode, current_node, graph_task, in_parts
-from hookline.backends.torch.forwards import ReplacedForward
 from hookline.backends.torch.modules import walk
 from hookline.backends.torch.parameters import recomputed
 from hookline.trees import leaves
@@ -243,7 +243,7 @@ class _PartForward(ReplacedForward):
     """The forward of a module whose operators are told."""
 
     def __init__(self, mode: OperatorMode, name: str, module: nn.Module, label: Label) -> None:
-        super().__init__(module, self._called, label)
+        super().__init__(module, "forward", self._called, label)
         self._mode, self._name = mode, name
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -277,7 +277,7 @@ class _ModelForward(ReplacedForward):
     """The forward of a model only parts of which are listened to: it tells where calls are counted anew."""
 
     def __init__(self, mode: OperatorMode, module: nn.Module, label: Label) -> None:
-        super().__init__(module, self._called, label)
+        super().__init__(module, "forward", self._called, label)
         self._mode = mode
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

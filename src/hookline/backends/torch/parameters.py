@@ -28,7 +28,8 @@ def hear_parameters(
 
 
 def _heard(sink: Callable[[str, torch.Tensor], None], name: str, grad: torch.Tensor) -> None:
-    sink(name, grad)
+    if grad is not None:  # compiled code tells of parameters without a gradient, too
+        sink(name, grad)
 
 
 def recomputed(calls: list[Any]) -> Any:

@@ -3,22 +3,49 @@
 from __future__ import annotations
 
 import itertools
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from torch import nn
 
-from hookline.backends.protocol import Rank, Tap, Wish
-from hookline.backends.torch.compat import fresh_hook_id, hook_dicts, tensor_hooks
-from hookline.backends.torch.forwards import ReplacedForward
+from hookline.backends.forwards import ReplacedForward
+from hookline.backends.protocol import Inert, Rank, Tap, Wish
+from hookline.backends.torch.compat import (
+    fresh_hook_id,
+    hook_dicts,
+    never_compiled,
+    tensor_hooks,
+    traced_instead,
+    was_compiled,
+)
+from hookline.backends.torch.compiled.classes import retarget
+from hookline.backends.torch.compiled.traced import call_of_inert, call_of_tap
 
 _order = itertools.count()
+_attached: weakref.WeakSet[Attached] = weakref.WeakSet()
+_traceable: set[type] = set()
+traced_instead(Inert.__call__, call_of_inert)
+
+
+class Attached:
+    """The wishes of one attachment, held by its first tap: found as long as the modules are there."""
+
+    def __init__(self, wishes: list[Wish]) -> None:
+        self.wishes = wishes
+
+
+def tapped_modules() -> list[nn.Module]:
+    """Every module that has a tap now."""
+    found = {id(module): module for attached in list(_attached) for module, _ in attached.wishes}
+    return list(found.values())
 
 
 def place(wishes: list[Wish]) -> Callable[[], None]:
     """Puts a tap into a hook dictionary for each wish; returns what takes them all out again."""
     number = fresh_hook_id()
+    attached = Attached(wishes)
     entries: list[tuple[OrderedDict[int, Any], OrderedDict[int, bool], int]] = []
 
     def remove() -> None:
@@ -26,6 +53,10 @@ def place(wishes: list[Wish]) -> Callable[[], None]:
             hooks.pop(key, None)
             flags.pop(key, None)
         entries.clear()
+        _attached.discard(attached)
+        if was_compiled():
+            _retarget(attached.wishes)
+        attached.wishes = []
 
     try:
         for module, tap in wishes:
@@ -38,10 +69,28 @@ def place(wishes: list[Wish]) -> Callable[[], None]:
                 flags[key] = True
             if len(hooks) > 1:
                 _sort(hooks, after=tap.after)
+            if type(tap) not in _traceable:
+                _make_traceable(type(tap))
+        if wishes:
+            wishes[0].tap.attached = attached  # type: ignore[attr-defined]
+            _attached.add(attached)
+        if was_compiled():
+            _retarget(wishes)
     except BaseException:
         remove()
         raise
     return remove
+
+
+def _retarget(wishes: list[Wish]) -> None:
+    for module in {id(module): module for module, _ in wishes}.values():
+        retarget(module)
+
+
+def _make_traceable(kind: type) -> None:
+    never_compiled(kind.__call__)
+    traced_instead(kind.__call__, call_of_tap)
+    _traceable.add(kind)
 
 
 def _sort(hooks: OrderedDict[int, Any], *, after: bool) -> None:

@@ -1,0 +1,24 @@
+"""What works on MindSpore, in its dynamic (pynative) mode."""
+
+from hookline.backends.capabilities.declaring import Framework, No, answers
+
+FRAMEWORK = Framework(
+    name="mindspore",
+    package="mindspore",
+    roots=("mindspore",),
+    home="hookline.backends.mindspore",
+    models="a mindspore.nn.Cell",
+    tested=("2.10", "2.11"),
+    answers=answers(
+        costs=No(
+            "MindSpore has no tensors without memory to run a model on, so nothing is counted",
+            "summary(model, ...) without these columns, or a PyTorch twin of the model",
+        ),
+        compiled=No(
+            "graph mode and ms.jit compile a hook as a part of the graph and drop what it does in Python",
+            "set_context(mode=PYNATIVE_MODE) and no ms.jit around these cells, MS_JIT=0 in the environment, "
+            "or sites (where=) outside of what is compiled",
+        ),
+    ),
+    compiles="graph mode and ms.jit",
+)

@@ -1,0 +1,26 @@
+"""What works on Flax NNX."""
+
+from hookline.backends.capabilities.declaring import Framework, No, answers
+
+FRAMEWORK = Framework(
+    name="nnx",
+    package="flax",
+    roots=("flax", "jax", "jaxlib"),
+    home="hookline.backends.nnx",
+    models="a flax.nnx.Module",
+    tested=("0.12", "0.13"),
+    answers=answers(
+        costs=No(
+            "XLA counts the cost of whole programs, and not module by module",
+            "ask jax.jit(...).lower(...).cost_analysis() for the whole",
+        ),
+        trace=No(
+            "arrays that are traced do not tell what they were made from", "use summary, or register_op_hook"
+        ),
+        state_hooks=No(
+            "NNX has no state dict: nnx.split and nnx.state give values to plain functions",
+            "change what nnx.state(model) gives before you save it",
+        ),
+    ),
+    compiles="nnx.jit and jax.jit",
+)

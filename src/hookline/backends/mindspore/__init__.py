@@ -1,0 +1,87 @@
+"""The MindSpore backend, for its dynamic (pynative) mode."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import mindspore as ms
+from mindspore import nn
+
+from hookline.backends.capabilities import capabilities
+from hookline.backends.common import Common
+from hookline.backends.forwards import replaced
+from hookline.backends.mindspore import cells, compat, gradients, optimizers, taps, values
+from hookline.backends.running import Running
+from hookline.backends.tap import FunctionTap, Label, Undo
+from hookline.backends.tapping import Tapping
+
+STATE_HOOKS = {
+    ("save", "pre"): nn.Cell.register_state_dict_pre_hook,
+    ("save", "post"): nn.Cell.register_state_dict_post_hook,
+    ("load", "pre"): nn.Cell.register_load_state_dict_pre_hook,
+    ("load", "post"): nn.Cell.register_load_state_dict_post_hook,
+}
+
+
+class MindSporeBackend(Tapping, Running, Common):
+    """Enters mindspore.nn.Cell models; see `hookline.backends.protocol.Backend`."""
+
+    name = "mindspore"
+    tensor = ms.Tensor
+    framework = capabilities()["mindspore"]
+    forward_name = "construct"
+
+    named_modules = staticmethod(cells.walk)
+    tensors_of = staticmethod(cells.tensors_of)
+    evaluating = staticmethod(cells.evaluating)
+    forward_of = staticmethod(cells.forward_of)
+    has_forward = staticmethod(cells.has_construct)
+    why_silent = staticmethod(cells.why_silent)
+    own_parameters = staticmethod(compat.parameters)
+    place = staticmethod(taps.place)
+    replace_forward = staticmethod(partial(replaced, "construct"))
+    tap = staticmethod(gradients.tap)
+    joint_tap = staticmethod(gradients.joint_tap)
+    is_live = staticmethod(gradients.is_live)
+    hear_parameters = staticmethod(gradients.hear_parameters)
+    hear_steps = staticmethod(optimizers.hear_steps)
+    host = staticmethod(values.host)
+    from_host = staticmethod(values.from_host)
+    snapshot = staticmethod(values.snapshot)
+    detached = staticmethod(values.detached)
+    fitted = staticmethod(values.fitted)
+    swap_data = staticmethod(values.swap_data)
+    dtype = staticmethod(values.dtype_of)
+    zeros = staticmethod(values.zeros)
+    random_input = staticmethod(values.random_input)
+    tensor_fact = staticmethod(values.tensor_fact)
+
+    def is_model(self, thing: Any) -> bool:
+        return isinstance(thing, nn.Cell)
+
+    def children(self, model: nn.Cell) -> list[nn.Cell]:
+        return list(compat.parts(model).values())
+
+    def placed(self, model: nn.Cell) -> list[Label]:
+        each = {id(cell): cell for _, cell in cells.walk(model)}
+        return [tap.label for cell in each.values() for tap in taps.taps_on(cell)]
+
+    def place_state_hook(
+        self, module: nn.Cell, when: tuple[str, str], fn: Callable[..., Any], label: Label
+    ) -> Undo:
+        remove: Undo = STATE_HOOKS[when](module, FunctionTap(fn, label)).remove
+        return remove
+
+    def is_training(self, model: nn.Cell) -> bool:
+        return bool(model.training)
+
+    def is_trainable(self, parameter: Any) -> bool:
+        return bool(parameter.requires_grad)
+
+    def nbytes(self, tensor: ms.Tensor) -> int:
+        return int(tensor.nbytes)
+
+
+BACKEND = MindSporeBackend()

@@ -1,0 +1,82 @@
+"""Every private name of MindSpore that hookline uses; tests/frameworks/mindspore/test_private.py tests each.
+
+Public ones would do for some: `Cell.register_forward_hook` can't be removed while it runs, ignores cells with a
+bprop, and gives no order; `Tensor` tells nobody whether it is part of a graph.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import mindspore as ms
+from mindspore import nn
+from mindspore.graph import api
+
+
+def hook_dicts(cell: nn.Cell, *, after: bool) -> tuple[OrderedDict[Any, Any], dict[Any, bool]]:
+    """A cell's hooks of the forward, and those of them that take keyword arguments."""
+    if after:
+        return cell._forward_hook, cell._forward_hook_with_kwargs
+    return cell._forward_pre_hook, cell._forward_pre_hook_with_kwargs
+
+
+def set_hooks(cell: nn.Cell, hooks: dict[Any, Any], *, after: bool) -> None:
+    """Gives a cell a new dict of hooks: the old one may be gone through at this moment."""
+    object.__setattr__(cell, "_lazy_forward_hook" if after else "_lazy_forward_pre_hook", OrderedDict(hooks))
+
+
+def state_hooks(cell: nn.Cell) -> Iterator[Any]:
+    """A cell's hooks on its state dict."""
+    for name in ("_state_dict_hooks", "_state_dict_pre_hooks"):
+        yield from getattr(cell, name).values()
+    for name in ("_load_state_dict_pre_hooks", "_load_state_dict_post_hooks"):
+        yield from getattr(cell, name).values()
+
+
+def parts(cell: nn.Cell) -> dict[str, nn.Cell]:
+    """The cells directly below, by attribute."""
+    return {name: part for name, part in cell._cells.items() if part is not None}
+
+
+def parameters(module: nn.Cell) -> dict[str, Any]:
+    """A cell's own parameters by attribute; `parameters_and_names` has names that are global."""
+    return {name: parameter for name, parameter in module._params.items() if parameter is not None}
+
+
+def buffers(cell: nn.Cell) -> dict[str, Any]:
+    """A cell's own buffers by attribute."""
+    return {name: buffer for name, buffer in cell._buffers.items() if buffer is not None}
+
+
+def in_graph(tensor: Any) -> bool:
+    """Whether a gradient may come to a tensor in the backward that is being prepared."""
+    return bool(tensor._requires_grad)
+
+
+def compiles() -> bool:
+    """Whether a call of a cell would be compiled now, as `Cell.__call__` decides it."""
+    return bool(ms.get_context("mode") == ms.GRAPH_MODE and os.getenv("MS_JIT") != "0")
+
+
+def forget_compiled() -> Callable[[], None]:
+    """Has all compiled code be compiled again when it is next called; the result takes that back.
+
+    What was compiled has no hooks, and would go on without them.
+    """
+    taken = [(cache, set(cache)) for cache in (api.ms_compile_cache, *api.cells_compile_cache.values()) if cache]
+    for cache, _ in taken:
+        cache.clear()
+
+    def restore() -> None:
+        for cache, phases in taken:
+            cache.update(phases)
+        taken.clear()
+
+    return restore
+
+
+PARSED = "__parse_method__"
+"""The attribute that MindSpore's parser asks an object for, when it compiles a call of it."""

@@ -1,0 +1,89 @@
+"""Values: copies of tensors that nothing can change later, and tensors as facts.
+
+`asnumpy` looks at a tensor's own memory, so what is kept is a copy of it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mindspore as ms
+import numpy as np
+from mindspore import Tensor, nn, ops
+from numpy.typing import NDArray
+
+from hookline.backends.facts import TensorFact
+from hookline.backends.mindspore import compat
+from hookline.backends.mindspore.cells import walk
+from hookline.backends.tap import Undo
+from hookline.errors import InvalidArgument
+
+
+def host(tensor: Tensor) -> NDArray[Any]:
+    """The values, in the tensor's own memory where that is the host's."""
+    found: NDArray[Any] = tensor.asnumpy()
+    return found
+
+
+def from_host(array: NDArray[Any]) -> Tensor:
+    """A tensor with these values in memory of its own."""
+    return Tensor.from_numpy(np.array(array, order="C"))
+
+
+def snapshot(tensor: Tensor, device: Any = None, dtype: Any = None) -> Tensor:
+    """A copy in the host's memory that no later operation can change, without history."""
+    copy = from_host(host(tensor))
+    return copy.astype(dtype) if dtype is not None and _is_float(copy) else copy
+
+
+def detached(tensor: Tensor) -> Tensor:
+    """The same values without history."""
+    return ops.stop_gradient(tensor)
+
+
+def fitted(value: Tensor, old: Tensor) -> Tensor:
+    """`value` in the dtype of `old`."""
+    return value if value.dtype == old.dtype else value.astype(old.dtype)
+
+
+def swap_data(tensor: Any, data: Tensor) -> Undo:
+    """Has a parameter hold other numbers until the returned function is called."""
+    before = snapshot(tensor)
+    tensor.set_data(data)
+
+    def restore() -> None:
+        tensor.set_data(before)
+
+    return restore
+
+
+def dtype_of(dtype: Any) -> Any:
+    """A MindSpore dtype from one, from its name, or None."""
+    found = getattr(ms, dtype, None) if isinstance(dtype, str) else dtype
+    if (found is None and dtype is None) or isinstance(found, type(ms.float32)):
+        return found
+    raise InvalidArgument(f"dtype={dtype!r} is no MindSpore dtype; give mindspore.float16 or 'float16', say.")
+
+
+def zeros(model: nn.Cell, shape: tuple[int, ...], dtype: Any) -> Tensor:
+    """A tensor of zeros in that dtype, or in that of the model's first floating parameter."""
+    if dtype is None:
+        own = (p for _, cell in walk(model) for p in compat.parameters(cell).values())
+        dtype = next((p.dtype for p in own if _is_float(p)), ms.float32)
+    return ops.zeros(shape, dtype_of(dtype))
+
+
+def random_input(model: nn.Cell, shape: tuple[int, ...]) -> Tensor:
+    """Numbers between -1 and 1; MindSpore's generator is left alone."""
+    numbers = np.random.default_rng(0).uniform(-1, 1, shape).astype(np.float32)
+    return from_host(numbers).astype(zeros(model, (1,), None).dtype)
+
+
+def tensor_fact(tensor: Tensor) -> TensorFact:
+    """Shape, dtype, device and bytes."""
+    name = str(tensor.dtype).lower()
+    return TensorFact(tuple(map(int, tensor.shape)), name, str(tensor.device).lower(), int(tensor.nbytes))
+
+
+def _is_float(tensor: Tensor) -> bool:
+    return "Float" in str(tensor.dtype)

@@ -1,0 +1,157 @@
+"""The NNX backend: flax.nnx.Module, inside and outside of JAX's transforms. Imported when such a model comes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+from numpy.typing import NDArray
+
+from hookline.backends import arrays
+from hookline.backends.capabilities import capabilities
+from hookline.backends.common import Common
+from hookline.backends.nnx import describing, events, modules, optimizers, posts, statistics, values
+from hookline.backends.nnx.gradients import NNXGradients
+from hookline.backends.nnx.hosting import HostedHook, original_of
+from hookline.backends.nnx.leaves import Array, StandIn, array_of
+from hookline.backends.nnx.replay import now
+from hookline.backends.protocol import Address, Label, Undo
+
+HEADER = 9
+"""Words of a row before its histogram."""
+
+
+class NNXBackend(NNXGradients, Common):
+    """Enters nnx models; see `hookline.backends.protocol.Backend`."""
+
+    name = "nnx"
+    tensor = Array
+    framework = capabilities()["nnx"]
+    forward_name = "__call__"
+
+    place = staticmethod(posts.place)
+    placed = staticmethod(posts.placed_on)
+    replace_forward = staticmethod(posts.replace_forward)
+    settled = staticmethod(events.settled)
+    lasting = staticmethod(original_of)
+
+    children = staticmethod(modules.children)
+    tensors_of = staticmethod(modules.tensors_of)
+    own_parameters = staticmethod(modules.own_parameters)
+    why_silent = staticmethod(modules.why_silent)
+
+    snapshot = staticmethod(values.snapshot)
+    fitted = staticmethod(values.fitted)
+    swap_data = staticmethod(values.swap_data)
+    host = staticmethod(values.host)
+    dtype = staticmethod(values.dtype)
+    hear_steps = staticmethod(optimizers.hear_steps)
+
+    modules_of = staticmethod(describing.modules_of)
+    described_input = staticmethod(describing.described_input)
+    traced_run = staticmethod(describing.traced_run)
+    evaluating = staticmethod(describing.evaluating)
+    random_input = staticmethod(describing.random_input)
+    integers = staticmethod(describing.integers)
+    forward_of = staticmethod(describing.forward_of)
+
+    def is_model(self, thing: Any) -> bool:
+        return isinstance(thing, nnx.Module)
+
+    def named_modules(self, model: nnx.Module) -> Iterator[tuple[str, nnx.Module]]:
+        return modules.walk(model)
+
+    def hooked(self, hook: Callable[..., Any], label: Label) -> Callable[..., Any]:
+        return HostedHook(hook, label, original_of)
+
+    def hear_parameters(self, module: nnx.Module, sink: Callable[[str, Any], None], label: Label) -> Undo:
+        """Tells what the module's own calls contribute to the gradients of its parameters."""
+        post, mine = posts.post_of(module), (sink, label)
+        post.param_sinks.append(mine)
+        post.refresh()
+
+        def remove() -> None:
+            if mine in post.param_sinks:
+                events.settled()
+                post.param_sinks.remove(mine)
+                post.refresh()
+
+        return remove
+
+    def from_host(self, array: NDArray[Any]) -> jax.Array:
+        return jnp.array(array)
+
+    def detached(self, tensor: Any) -> Any:
+        if now.weights is not None and isinstance(tensor, nnx.Variable):
+            return now.weights.after(tensor)
+        return array_of(tensor)
+
+    def device(self, device: Any) -> Any:
+        return values.device(device)
+
+    def version(self, tensor: Any) -> int:
+        """An array of JAX is never written to."""
+        return super().version(tensor) if isinstance(tensor, (np.ndarray, nnx.Variable)) else 0
+
+    def nbytes(self, tensor: Any) -> int:
+        return int(array_of(tensor).nbytes)
+
+    def needs_gradient(self, tree: Any) -> bool:
+        return now.differentiated if now.telling else super().needs_gradient(tree)
+
+    def is_training(self, model: nnx.Module) -> bool:
+        return modules.is_training(model) if now.training is None else now.training
+
+    # Statistics: of real values by numpy and the C kernel, of traced ones in the program itself
+
+    def address(self, tensor: Any, strided: bool = False) -> Address | None:
+        if now.weights is not None and isinstance(tensor, nnx.Variable):
+            return None  # what it held at that step was sent
+        tensor = array_of(tensor)
+        if isinstance(tensor, jax.Array) and _readable(tensor):
+            tensor = np.asarray(tensor)
+        return arrays.address(tensor, strided)
+
+    def reducible(self, tensor: Any) -> Any:
+        if now.weights is not None and isinstance(tensor, nnx.Variable):
+            return now.weights.before(tensor)
+        tensor = array_of(tensor)
+        if isinstance(tensor, StandIn):
+            return tensor
+        if isinstance(tensor, np.ndarray) or _readable(tensor):
+            return arrays.reducible(values.host(tensor))
+        return statistics.numbers_of(tensor)
+
+    def reduced_on_device(self, tensor: Any, histogram: bool, dim: int | None = None) -> Any:
+        if isinstance(tensor, StandIn):
+            rows = tensor.rows.get((histogram, dim))
+            return tensor.rows[True, dim][:HEADER] if rows is None else rows
+        if isinstance(tensor, np.ndarray):
+            return arrays.words(tensor, histogram, dim)
+        return statistics.packed(tensor, histogram, dim)
+
+    def scalars(self, functions: list[Callable[..., Any]], tensor: Any) -> Any:
+        if isinstance(tensor, StandIn):
+            return tensor.numbers[tuple(functions)]
+        if isinstance(tensor, np.ndarray):
+            return super().scalars(functions, tensor)
+        return statistics.scalars(functions, tensor)
+
+    def fetched(self, tensors: list[Any]) -> list[Any]:
+        found = jax.device_get(tensors)
+        return [(one if one.dtype == np.int64 else statistics.unpacked(one)).reshape(-1) for one in found]
+
+    def lost(self, before: Any, after: Any, grad: Any) -> Any:
+        return now.weights.lost(after) if now.weights is not None else super().lost(before, after, grad)
+
+
+def _readable(array: Any) -> bool:
+    """Whether the values lie in this process's memory, in one piece."""
+    return not isinstance(array, jax.core.Tracer) and all(d.platform == "cpu" for d in array.devices())
+
+
+BACKEND = NNXBackend()

@@ -1,0 +1,177 @@
+"""Events: what compiled code sends while it runs, and how taps are told of it.
+
+A value in compiled code exists only when the code runs, long after its `__call__` was traced. So the code sends
+what taps asked for by `jax.debug.callback`, and the taps are told later, on the thread of whoever waits
+(`settled`), as if the call happened then. Callbacks come in no certain order; each carries the
+number of its place in the code.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import itertools
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import numpy as np
+
+from hookline.backends.nnx.compat import outermost_trace, tracing
+from hookline.backends.tap import Label
+from hookline.errors import HookError
+
+numbers = itertools.count()
+"""Numbers the places in traced code that send something."""
+
+
+class _Programs(threading.local):
+    """The program that this thread traced last."""
+
+    number = -1
+    trace: Callable[[], Any] = staticmethod(lambda: None)
+
+
+_programs = _Programs()
+
+
+def program() -> int:
+    """The number of the program that is being traced now."""
+    trace = outermost_trace()
+    if _programs.trace() is not trace:
+        _programs.trace, _programs.number = weakref.ref(trace), next(numbers)
+    return _programs.number
+
+
+@dataclass(slots=True)
+class Event:
+    """One sending: `mark` is its place in the code, `program` the code. A light one holds numbers only."""
+
+    mark: int
+    program: int
+    tell: Callable[[list[Any]], None]
+    values: list[Any] = field(default_factory=list)
+    light: bool = False
+
+
+class Queue:
+    """Events on their way; callbacks put them in on threads of their own."""
+
+    def __init__(self) -> None:
+        self._events: deque[Event] = deque()
+        self._telling = threading.RLock()
+
+    def put(self, event: Event) -> None:
+        self._events.append(event)
+        if event.light and len(self._events) > MANY and all(event.light for event in list(self._events)):
+            self.tell(leaving=MANY // 2)  # nobody waits in a compiled loop, and memory has an end
+
+    def __len__(self) -> int:
+        return len(self._events)
+
+    def tell(self, leaving: int = 0) -> None:
+        """Tells the taps of every event that has come, but for the last ones if some are to be left.
+
+        The first error of a tap is raised at the end.
+        """
+        with self._telling, _thread.busy():
+            found = [self._events.popleft() for _ in range(len(self._events) - leaving)]
+            error: BaseException | None = None
+            for event in in_order(found):
+                try:
+                    # A context in which no block was opened: its events are for every open block.
+                    contextvars.Context().run(event.tell, event.values)
+                except BaseException as raised:
+                    error = error or raised
+            if error is not None:
+                raise error
+
+
+def in_order(events: Iterable[Event]) -> list[Event]:
+    """Events in the order of the code that sent them.
+
+    They come nearly in that order. Within a stretch of one program in which no place sends twice, that is one run
+    of the code or of the body of a loop, they are sorted.
+    """
+    result: list[Event] = []
+    stretch: dict[int, Event] = {}
+    latest = -1
+    for event in events:
+        if event.mark in stretch or event.program != latest:
+            result += [stretch[mark] for mark in sorted(stretch)]
+            stretch = {}
+            latest = event.program
+        stretch[event.mark] = event
+    return result + [stretch[mark] for mark in sorted(stretch)]
+
+
+class Failures:
+    """What users' hooks raised in callbacks. JAX reports that as an error of its own and forgets the type."""
+
+    def __init__(self) -> None:
+        self._errors: deque[tuple[Label, HookError]] = deque(maxlen=100)
+
+    def add(self, label: Label, error: HookError) -> None:
+        self._errors.append((label, error))
+
+    def raised(self, labels: Iterable[Label] | None = None) -> None:
+        """Raises the first error of the hooks with these labels, or of any; none of them is raised again."""
+        mine = None if labels is None else set(map(id, labels))
+        found = [error for label, error in self._errors if mine is None or id(label) in mine]
+        kept = [one for one in self._errors if one[1] not in found]
+        self._errors.clear()
+        self._errors.extend(kept)
+        if found:
+            raise found[0]
+
+
+MANY = 4096
+"""Events that wait to be told before they are told from a callback."""
+
+
+class _Thread(threading.local):
+    """What this thread is doing."""
+
+    telling = False
+
+    @contextmanager
+    def busy(self) -> Iterator[None]:
+        """A block in which taps are told; these can't wait for events themselves."""
+        before, self.telling = self.telling, True
+        try:
+            yield
+        finally:
+            self.telling = before
+
+
+_thread = _Thread()
+queue = Queue()
+failures = Failures()
+
+
+def send(
+    mark: int, program: int, tell: Callable[[list[Any]], None], arrays: list[Any], *, light: bool = False
+) -> None:
+    """Has the code that is traced now put an event into the queue whenever it runs."""
+
+    def put(*values: Any) -> None:
+        # Copies: the memory belongs to the program that runs.
+        queue.put(Event(mark, program, tell, [np.array(value) for value in values], light))
+
+    jax.debug.callback(put, *arrays)
+
+
+def settled() -> None:
+    """Waits for everything that compiled code sends, and tells the taps."""
+    if tracing() or _thread.telling:
+        return
+    try:
+        jax.effects_barrier()
+    except Exception:
+        failures.raised()  # the hook's own error, in place of JAX's report of it
+        raise
+    queue.tell()

@@ -1,0 +1,159 @@
+"""Gradients: arrays led through an identity whose backward tells, or replaces, what comes back.
+
+In the backward JAX tells a gradient that is not there from one of zeros; hooks then see None, as elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+from flax import nnx
+
+from hookline.backends.nnx.compat import is_symbolic_zero, tracing
+from hookline.backends.nnx.leaves import Array, StandIn, is_float
+from hookline.backends.nnx.replay import Ear, hearing
+from hookline.backends.protocol import GradSink, JointSink
+from hookline.backends.tapping import Found, Tapping
+from hookline.trees import map_leaves
+
+Backward = Callable[[list[Any], list[Any]], "list[Any] | None"]
+"""Takes what was carried along and the gradients, None where there is none; may return others."""
+
+
+@jax.tree_util.register_static
+class Note:
+    """A word from the forward to the backward of one differentiation."""
+
+    def __init__(self, word: Any) -> None:
+        self.word = word
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Note) and self.word == other.word
+
+    def __hash__(self) -> int:
+        return hash(self.word)
+
+
+def led(
+    arrays: list[Any],
+    backward: Callable[..., Any],
+    carried: tuple[Any, ...] = (),
+    on_forward: Callable[[], Any] = lambda: None,
+) -> list[Any]:
+    """The arrays to go on with. In the backward it is `backward(word, carried, grads)`.
+
+    `word` is what `on_forward` gave when the differentiation went by here.
+    """
+
+    @jax.custom_vjp  # type: ignore[untyped-decorator]
+    def identity(carried: Any, *arrays: Any) -> tuple[Any, ...]:
+        return arrays
+
+    def forwards(carried: Any, *arrays: Any) -> Any:
+        values = tuple(array.value for array in arrays)
+        return values, (Note(on_forward()), tuple(one.value for one in carried))
+
+    def backwards(kept: Any, grads: Any) -> Any:
+        note, carried = kept
+        shown = [None if is_symbolic_zero(grad) else grad for grad in grads]
+        new = backward(note.word, list(carried), shown)
+        return ((None,) * len(carried), *(shown if new is None else new))
+
+    identity.defvjp(forwards, backwards, symbolic_zeros=True)
+    return list(identity(carried, *arrays))
+
+
+class NNXGradients(Tapping):
+    """`protocol.GradientTaps` but for parameters. What only listens is told by events (`passing`)."""
+
+    tensor: type = Array
+
+    def is_live(self, tensor: Any) -> bool:
+        return not isinstance(tensor, (StandIn, nnx.Variable)) and is_float(tensor) and tracing()
+
+    def joint_tap(self, tensors: list[Any], fn: Callable[[list[Any]], list[Any] | None]) -> list[Any]:
+        return led(tensors, lambda word, carried, grads: fn(grads))
+
+    def heard(self, output: Any, sink: GradSink) -> Any:
+        hearing(Ear(None, sink))
+        return output
+
+    def listener(self, on_input: GradSink, on_output: GradSink, memory: Any) -> Any:
+        return hearing(Ear(on_input, on_output))
+
+    def joined_inputs(self, sink: JointSink, on_output: GradSink, memory: Any) -> Any:
+        return _JoinedInputs(self, sink, on_output)
+
+
+class _JoinedInputs:
+    """A passage that brings the gradients of all inputs together, those of the outputs told before.
+
+    Whether an input has a gradient is known only when the call is differentiated. Where none has, as in the first
+    layer of a model, the outputs' gradients are all there is, and the hook runs when they come.
+    """
+
+    live = 1
+
+    def __init__(self, taps: NNXGradients, sink: JointSink, on_output: GradSink) -> None:
+        self._taps, self._sink, self._on_output = taps, sink, on_output
+        self._entered = False
+        self._places = 0
+
+    def enter(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
+        found, self._places = self._taps.live((args, kwargs))
+        if not found:
+            return args, kwargs
+
+        def note() -> None:
+            self._entered = True
+
+        def backward(word: Any, carried: Any, grads: list[Any]) -> list[Any] | None:
+            new = self._sink(_spread(found_at, grads, self._places))
+            return None if new is None else [new[at[0]] for at in found_at]
+
+        found_at = [at for _, at in found]
+        new = led([leaf for leaf, _ in found], backward, on_forward=note)
+        both: tuple[Any, Any] = _relaid((args, kwargs), found, new)
+        return both
+
+    def leave(self, output: Any) -> Any:
+        found, _ = self._taps.live(output)
+        if not found:
+            return output
+
+        def note() -> bool:
+            entered, self._entered = self._entered, False
+            return entered
+
+        def backward(entered: bool, carried: Any, grads: list[Any]) -> None:
+            for at, grad in zip(found_at, grads, strict=True):
+                if grad is not None:
+                    self._on_output(at, grad)
+            if not entered:
+                self._sink([None] * self._places)
+
+        found_at = [at for _, at in found]
+        return _relaid(output, found, led([leaf for leaf, _ in found], backward, on_forward=note))
+
+
+def _spread(found_at: list[list[int]], grads: list[Any], places: int) -> list[Any]:
+    shown: list[Any] = [None] * places
+    for at, grad in zip(found_at, grads, strict=True):
+        for number in at:
+            shown[number] = grad
+    return shown
+
+
+def _relaid(tree: Any, found: Found, new: list[Any]) -> Any:
+    fresh = {id(leaf): one for (leaf, _), one in zip(found, new, strict=True)}
+    return map_leaves(lambda leaf: fresh.get(id(leaf), leaf), tree, Array)
+
+
+def distinct(tree: Any) -> Found:
+    """The different arrays of `tree` that have gradients, with the numbers of their places."""
+    return NNXGradients().live(tree)[0]
+
+
+relaid = _relaid

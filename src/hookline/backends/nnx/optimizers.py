@@ -1,0 +1,195 @@
+"""Optimizers: the steps of `nnx.Optimizer`, heard while somebody watches a model.
+
+`Optimizer.update` gets the model and its gradients. Outside of transforms both are real. In a compiled train step
+the statistics of parameters, gradients and updates are part of the program; listeners are told when it has run.
+"""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+from flax import nnx
+
+from hookline.backends.nnx.compat import tracing
+from hookline.backends.nnx.events import numbers, program, send, settled
+from hookline.backends.nnx.leaves import StandIn, array_of, is_float
+from hookline.backends.nnx.modules import own_parameters, walk
+from hookline.backends.nnx.packing import Packing
+from hookline.backends.nnx.posts import Spec, post_in
+from hookline.backends.nnx.replay import now
+from hookline.backends.tap import Figures, Undo
+
+
+class Listener(NamedTuple):
+    """Somebody who wants to know of steps of the optimizers of one model."""
+
+    model: Callable[[], Any]
+    before: Callable[..., None]
+    after: Callable[[set[int]], None]
+
+
+_listeners: list[Listener] = []
+_original: list[Callable[..., Any]] = []
+
+
+def hear_steps(model: nnx.Module, before: Callable[..., None], after: Callable[[set[int]], None]) -> Undo:
+    """Calls `before(held, gradients)` and `after(held)` around each update of the model's parameters."""
+    mine = Listener(weakref.ref(model), before, after)
+    if not _listeners:
+        _original.append(nnx.Optimizer.update)
+        nnx.Optimizer.update = functools.wraps(_original[0])(_update)
+    _listeners.append(mine)
+
+    def remove() -> None:
+        if not any(one is mine for one in _listeners):
+            return
+        settled()
+        _listeners[:] = [one for one in _listeners if one is not mine]
+        if not _listeners:
+            nnx.Optimizer.update = _original.pop()
+
+    return remove
+
+
+class Weight(NamedTuple):
+    """A parameter that an optimizer holds: of the model that is watched, of the one at hand, and its gradient."""
+
+    watched: Any
+    at_hand: Any
+    grad: Any
+
+
+def _update(optimizer: Any, model: Any, grads: Any, /, **kwargs: Any) -> Any:
+    weights = _weights(model, grads)
+    if tracing():
+        return _traced(optimizer, model, grads, kwargs, weights)
+    settled()  # what the forward and the backward of this step sent comes first
+    held = {id(weight.watched) for weight in weights}
+    gradients = {id(weight.watched): weight.grad for weight in weights if weight.grad is not None}
+    listeners = list(_concerned(held))
+    for listener in listeners:
+        listener.before(held, gradients)
+    result = _original[0](optimizer, model, grads, **kwargs)
+    for listener in listeners:
+        listener.after(held)
+    return result
+
+
+def _traced(optimizer: Any, model: Any, grads: Any, kwargs: dict[str, Any], weights: list[Weight]) -> Any:
+    views: frozenset[Figures] = frozenset()
+    for _, module in walk(model):
+        views |= type(module).__dict__.get("__hookline_spec__", Spec()).steps
+    if not views:
+        return _original[0](optimizer, model, grads, **kwargs)
+    before = [array_of(weight.at_hand) for weight in weights]
+    result = _original[0](optimizer, model, grads, **kwargs)
+    after = [array_of(weight.at_hand) for weight in weights]
+    moved = [_lost(*three) for three in zip(before, after, (weight.grad for weight in weights), strict=True)]
+    packing = Packing(
+        (before, [weight.grad for weight in weights], [b - a for a, b in zip(before, after, strict=True)]), views
+    )
+    tell = partial(_tell, [weight.watched for weight in weights], packing, views)
+    send(next(numbers), program(), tell, [*packing.taken(), *moved], light=True)
+    return result
+
+
+def _lost(before: Any, after: Any, grad: Any) -> Any:
+    """The share of elements with a gradient that a step left as they were; -1 in full precision."""
+    if grad is None or after.dtype.itemsize > 2:
+        return jnp.float32(-1)
+    moved = grad != 0
+    return (moved & (before == after)).sum() / jnp.maximum(moved.sum(), 1)
+
+
+def _tell(watched: list[Any], packing: Packing, views: frozenset[Figures], values: list[Any]) -> None:
+    """Tells listeners of a step that compiled code has made."""
+    seen = [packing.seen(view, values) for view in views]
+    before, grads, updates = (_merged([one[part] for one in seen]) for part in range(3))
+    lost = [None if share < 0 else float(share) for share in values[packing.count :]]
+    facts = zip(watched, before, updates, lost, strict=True)
+    told = Step({id(variable): (old, change, share) for variable, old, change, share in facts})
+    held = set(map(id, watched))
+    gradients = {id(one): grad for one, grad in zip(watched, grads, strict=True) if grad is not None}
+    for listener in _concerned(held):
+        now.weights = told
+        try:
+            listener.before(held, gradients)
+            listener.after(held)
+        finally:
+            now.weights = None
+
+
+def _merged(views: list[list[Any]]) -> list[Any]:
+    """Stand-ins with the statistics of all views."""
+    merged = []
+    for same in zip(*views, strict=True):
+        first = same[0]
+        for other in same[1:]:
+            if first is not None:
+                first.rows |= other.rows
+                first.numbers |= other.numbers
+        merged.append(first)
+    return merged
+
+
+class Step:
+    """What listeners may ask of a step of compiled code, by the Variables of the model that is watched."""
+
+    def __init__(self, facts: dict[int, tuple[Any, Any, float | None]]) -> None:
+        self._facts = facts
+
+    def before(self, variable: Any) -> StandIn:
+        found: StandIn = self._facts[id(variable)][0]
+        return found
+
+    def after(self, variable: Any) -> Changed:
+        _, update, lost = self._facts[id(variable)]
+        return Changed(update, lost)
+
+    def lost(self, after: Changed) -> float | None:
+        return after.lost
+
+
+class Changed(StandIn):
+    """A parameter after a step: what is known of it is its difference from before."""
+
+    def __init__(self, update: StandIn, lost: float | None) -> None:
+        super().__init__(update.shape, update.dtype)
+        self._update, self.lost = update, lost
+
+    def __sub__(self, before: Any) -> StandIn:
+        return self._update
+
+
+def _weights(model: Any, grads: Any) -> list[Weight]:
+    """The parameters of the model that is updated; traced copies with the Variables that they were copied from."""
+    named = {".".join(map(str, path)): array_of(leaf) for path, leaf in nnx.to_flat_state(nnx.state(grads))}
+    found: dict[int, Weight] = {}
+    for name, module in walk(model):
+        post = post_in(type(module))
+        original = module if post is None else post.module()
+        if original is None:
+            continue
+        originals = own_parameters(original)
+        for own, variable in own_parameters(module).items():
+            if own not in originals or not is_float(array_of(variable)):
+                continue
+            grad = named.get(f"{name}.{own}" if name else own)
+            if id(variable) not in found or found[id(variable)].grad is None:
+                found[id(variable)] = Weight(originals[own], variable, grad)
+    return list(found.values())
+
+
+def _concerned(held: set[int]) -> Iterable[Listener]:
+    """The listeners whose model has one of these Variables."""
+    for listener in list(_listeners):
+        model = listener.model()
+        if model is not None and any(
+            id(variable) in held for _, module in walk(model) for variable in own_parameters(module).values()
+        ):
+            yield listener

@@ -1,0 +1,97 @@
+"""Packing: from a structure of traced arrays to what is sent of it, and back to the structure that a tap sees."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from hookline.backends.nnx import statistics
+from hookline.backends.nnx.compat import is_opaque
+from hookline.backends.nnx.leaves import Array, StandIn, array_of
+from hookline.backends.nnx.posts import RAW
+from hookline.backends.tap import Figures
+from hookline.trees import leaves, map_leaves
+
+
+class Packing:
+    """What is sent of one structure: `arrays`, the leaves in each of the views. Take them with `taken`, once."""
+
+    def __init__(self, tree: Any, views: Iterable[Figures]) -> None:
+        self._template = map_leaves(StandIn.of, tree, Array)
+        self._arrays: list[Any] = []
+        self._parts: dict[tuple[Figures, int], tuple[int, int]] = {}
+        for view in views:
+            for number, leaf in enumerate(map(array_of, leaves(tree, Array))):
+                start = len(self._arrays)
+                self._arrays += _packed(leaf, view)
+                self._parts[view, number] = start, len(self._arrays)
+        self.count = len(self._arrays)
+
+    def taken(self) -> list[Any]:
+        """The arrays to send; this object outlives the trace and must not hold them."""
+        arrays, self._arrays = self._arrays, []
+        return arrays
+
+    def seen(self, view: Figures, values: list[Any]) -> Any:
+        """The structure with what was sent for this view; a leaf of which nothing was sent has no values."""
+        count = -1
+
+        def leaf(known: StandIn) -> Any:
+            nonlocal count
+            count += 1
+            part = self._parts.get((view, count))
+            return known if part is None else _unpacked(known, view, values[part[0] : part[1]])
+
+        return map_leaves(leaf, self._template, StandIn)
+
+
+def _packed(leaf: Any, view: Figures) -> list[Any]:
+    if view == RAW:
+        return [jax.random.key_data(leaf) if is_opaque(leaf) else leaf]
+    found = [statistics.packed(leaf, view.histogram)]
+    if view.functions:
+        found.append(statistics.scalars(view.functions, leaf))
+    if view.dim is not None and leaf.ndim > view.dim:
+        found.append(statistics.packed(leaf, False, view.dim))
+    return found
+
+
+def _unpacked(known: StandIn, view: Figures, values: list[Any]) -> Any:
+    if view == RAW:
+        return jnp.asarray(values[0])
+    seen = StandIn(known.shape, known.dtype)
+    arrived = iter(statistics.unpacked(value) for value in values)
+    seen.rows[view.histogram, None] = next(arrived)
+    if view.functions:
+        seen.numbers[view.functions] = next(arrived)
+    if view.dim is not None and known.ndim > view.dim:
+        seen.rows[False, view.dim] = next(arrived)
+    return seen
+
+
+def fingerprint(tree: Any) -> Any:
+    """A number made of the bits of all arrays.
+
+    It tells the calls of one place in the code apart, so that a gradient finds the call that it belongs to: in
+    loops, under vmap, and where a forward runs again.
+    """
+    total = jnp.uint32(0)
+    for leaf in leaves(tree, Array):
+        words = _bits(array_of(leaf)).reshape(-1)
+        weights = lax.iota(jnp.uint32, words.size) * jnp.uint32(2654435761) + jnp.uint32(1)
+        total = total * jnp.uint32(31) + (words * weights).sum(dtype=jnp.uint32)
+    return total
+
+
+def _bits(leaf: Any) -> Any:
+    leaf = jnp.asarray(jax.random.key_data(leaf) if is_opaque(leaf) else leaf)
+    if leaf.dtype == bool or leaf.dtype.itemsize < 2:
+        return leaf.astype(jnp.uint32)
+    if jnp.issubdtype(leaf.dtype, jnp.complexfloating):
+        leaf = jnp.stack([leaf.real, leaf.imag])
+    wide = jnp.uint16 if leaf.dtype.itemsize == 2 else jnp.uint32
+    return lax.bitcast_convert_type(leaf, wide).astype(jnp.uint32)

@@ -1,0 +1,246 @@
+"""Passing: one call of a module with taps.
+
+Outside of transforms values are there, and every tap is called at once. Inside of them (jit, grad, vmap, scan,
+remat) the code is traced: taps that replace something become part of it, those that look are sent what they asked
+for each time it runs.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from hookline.backends.nnx.compat import in_checkpoint, swapped_value, tracing
+from hookline.backends.nnx.events import numbers, program, send
+from hookline.backends.nnx.gradients import distinct, led, relaid
+from hookline.backends.nnx.leaves import Array, array_of, is_float
+from hookline.backends.nnx.modules import is_training, own_parameters
+from hookline.backends.nnx.packing import Packing, fingerprint
+from hookline.backends.nnx.posts import RAW, Post, Spec, counts, observes, view_of
+from hookline.backends.nnx.replay import Ear, Gradient, now
+from hookline.backends.tap import Figures, Tap
+from hookline.errors import Unsupported
+
+
+def passed(post: Post, spec: Spec, module: Any, args: Any, kwargs: Any) -> Any:
+    """What the module returns, its taps called or built in."""
+    if tracing():
+        return _Traced(post, spec, module).call(args, kwargs)
+    if post.module() is not module:  # a copy: taps are the original's
+        return post.base.__call__(module, *args, **kwargs)
+    for tap in post.before():
+        args, kwargs = _before(tap, module, args, kwargs)
+    output = forward(post, module, args, kwargs)
+    for tap in post.after():
+        output = _after(tap, module, args, kwargs, output)
+    return output
+
+
+def forward(post: Post, module: Any, args: Any, kwargs: Any) -> Any:
+    """The module's own call, or what is put in its place."""
+    own = partial(post.base.__call__, module)
+    return own(*args, **kwargs) if post.forward is None else post.forward[0](own, *args, **kwargs)
+
+
+def _before(tap: Tap, module: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
+    if tap.kwargs:
+        new = tap(module, args, kwargs)
+        return (args, kwargs) if new is None else new
+    new = tap(module, args)
+    return (args if new is None else new), kwargs
+
+
+def _after(tap: Tap, module: Any, args: Any, kwargs: Any, output: Any) -> Any:
+    new = tap(module, args, kwargs, output) if tap.kwargs else tap(module, args, output)
+    return output if new is None else new
+
+
+class _Traced:
+    """One call in code that is being traced."""
+
+    def __init__(self, post: Post, spec: Spec, module: Any) -> None:
+        self._post, self._spec, self._module = post, spec, module
+        if post.module() is module:
+            post.closed_over = True
+        self.training = is_training(module)
+        self.repeats = False
+        self.mark = next(numbers)
+        self.program = program()
+        self.light = RAW not in spec.inputs | spec.outputs | spec.grads and not spec.params
+
+    def call(self, args: Any, kwargs: Any) -> Any:
+        post, spec, module = self._post, self._spec, self._module
+        before, after = post.before(), post.after()
+        if stopping := [tap for tap in after if tap.needs.stops]:
+            raise Unsupported(
+                backend="nnx",
+                feature=f"record(stop=True) inside of compiled code (at site {stopping[0].label.site!r})",
+                why="a compiled program runs to its end",
+                instead="call the model outside of jit, or leave stop=True out",
+            )
+        for tap in before:
+            if not observes(tap) and tap.rank <= 0:
+                args, kwargs = _before(tap, module, args, kwargs)
+        sending = bool(spec.inputs or spec.outputs or spec.grads or spec.params)
+        self.repeats = sending and in_checkpoint()
+        if spec.begins:
+            send(next(numbers), self.program, self._tell_begin, [], light=True)
+        mark = fingerprint((args, kwargs)) if spec.grads or self.repeats else jnp.uint32(0)
+        given = Packing((args, kwargs), spec.inputs)
+        sent = given.taken()
+        if spec.grads:
+            args, kwargs = self._listened("input", mark, (args, kwargs))
+        for tap in before:
+            if not observes(tap) and tap.rank > 0:
+                args, kwargs = _before(tap, module, args, kwargs)
+        restore = self._parameters_listened(mark) if spec.params else None
+        try:
+            output = forward(post, module, args, kwargs)
+        finally:
+            if restore is not None:
+                restore()
+        for tap in after:
+            if not observes(tap):
+                output = _after(tap, module, args, kwargs, output)
+        if spec.grads:
+            output = self._listened("output", mark, output)
+        if sending or spec.ends:
+            output = self._sent(mark, given, sent, output)
+        return output
+
+    # Sending
+
+    def _sent(self, mark: Any, given: Packing, sent: list[Any], output: Any) -> Any:
+        """`output` to go on with, led by what sends it: only there it is known whether it is differentiated."""
+        place = next(numbers)
+        made = Packing(output, self._spec.outputs)
+        arrays = [mark, *sent, *made.taken()]
+        found = distinct(output)
+
+        def emit(differentiated: bool, arrays: Any) -> None:
+            tell = partial(self._tell_end, differentiated, given, made)
+            send(place, self.program, tell, list(arrays), light=self.light)
+
+        if not found:
+            emit(False, arrays)
+            return output
+
+        @jax.custom_jvp  # type: ignore[untyped-decorator]
+        def identity(sent: Any, outputs: Any) -> Any:
+            emit(False, sent)
+            return outputs
+
+        @identity.defjvp  # type: ignore[untyped-decorator]
+        def differentiated(primals: Any, tangents: Any) -> Any:
+            emit(True, primals[0])
+            return primals[1], tangents[1]
+
+        return relaid(output, found, identity(arrays, [leaf for leaf, _ in found]))
+
+    def _listened(self, which: str, mark: Any, tree: Any) -> Any:
+        """`tree` to go on with; gradients of it are sent."""
+        found = distinct(tree)
+        if not found:
+            return tree
+        found_at = [at for _, at in found]
+
+        def backward(word: Any, carried: list[Any], grads: list[Any]) -> None:
+            known = [(at, grad) for at, grad in zip(found_at, grads, strict=True) if grad is not None]
+            packing = Packing([grad for _, grad in known], self._spec.grads)
+            tell = partial(self._tell_gradient, which, packing, [at for at, _ in known])
+            send(next(numbers), self.program, tell, [carried[0], *packing.taken()], light=self.light)
+
+        return relaid(tree, found, led([leaf for leaf, _ in found], backward, (mark,)))
+
+    def _parameters_listened(self, mark: Any) -> Any:
+        """Has the module's parameters led by taps until the returned function is called."""
+        held = {
+            name: variable
+            for name, variable in own_parameters(self._module).items()
+            if isinstance(array_of(variable), Array) and is_float(array_of(variable))
+        }
+        if not held:
+            return None
+
+        def backward(word: Any, carried: list[Any], grads: list[Any]) -> None:
+            known = {name: grad for name, grad in zip(held, grads, strict=True) if grad is not None}
+            packing = Packing(list(known.values()), [RAW])
+            tell = partial(self._tell_parameters, packing, list(known))
+            send(next(numbers), self.program, tell, packing.taken())
+
+        names = list(held)
+        new = led([array_of(held[name]) for name in names], backward, (mark,))
+        undo = [swapped_value(held[name], array) for name, array in zip(names, new, strict=True)]
+
+        def restore() -> None:
+            for one in undo:
+                one()
+
+        return restore
+
+    # Telling, when the code has run
+
+    def _taps(self) -> tuple[Any, list[Tap]]:
+        return self._post.module(), [tap for tap in self._post.before() + self._post.after() if observes(tap)]
+
+    def _tell_begin(self, values: list[Any]) -> None:
+        module, taps = self._taps()
+        with _Telling(False, self.training):
+            for tap in taps:
+                if not tap.after and counts(tap):
+                    _before(tap, module, (), {})
+
+    def _tell_end(self, differentiated: bool, given: Packing, made: Packing, values: list[Any]) -> None:
+        key = self.mark, int(values[0])
+        if self.repeats and differentiated:
+            if key in self._post.repeated:  # the forward again, for the backward
+                self._post.repeated.discard(key)
+                return
+            self._post.repeated.add(key)
+        self._post.shares.called()
+        inputs, outputs = values[1 : 1 + given.count], values[1 + given.count :]
+        module, taps = self._taps()
+        seen: dict[Figures, tuple[Any, Any]] = {}
+        ears: list[Ear] = []
+        with _Telling(differentiated, self.training, ears):
+            for tap in taps:
+                view = now.view = view_of(tap)
+                if counts(tap):
+                    if tap.after:
+                        _after(tap, module, (), {}, None)
+                    continue
+                args, kwargs = seen.setdefault(view, given.seen(view, inputs))
+                if tap.after:
+                    _after(tap, module, args, kwargs, made.seen(view, outputs))
+                else:
+                    _before(tap, module, args, kwargs)
+        if self._spec.grads:  # with no ears too: its gradients are nobody else's
+            self._post.waiting.called(key, ears)
+
+    def _tell_gradient(self, which: str, packing: Packing, found_at: list[list[int]], values: list[Any]) -> None:
+        def grads(view: Figures) -> list[tuple[list[int], Any]]:
+            return list(zip(found_at, packing.seen(view, values[1:]), strict=True))
+
+        self._post.waiting.arrived((self.mark, int(values[0])), Gradient(which, grads))
+
+    def _tell_parameters(self, packing: Packing, names: list[str], values: list[Any]) -> None:
+        for name, share in zip(names, packing.seen(RAW, values), strict=True):
+            total = self._post.shares.add(name, share)
+            for sink, _ in list(self._post.param_sinks):
+                sink(name, total)
+
+
+class _Telling:
+    """While taps are told of a call: what they may ask of it."""
+
+    def __init__(self, differentiated: bool, training: bool, ears: list[Ear] | None = None) -> None:
+        self._values = True, differentiated, training, ears
+
+    def __enter__(self) -> None:
+        now.telling, now.differentiated, now.training, now.ears = self._values
+
+    def __exit__(self, *error: object) -> None:
+        now.telling, now.differentiated, now.training, now.ears = False, False, None, None

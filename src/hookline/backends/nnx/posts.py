@@ -1,0 +1,259 @@
+"""Posts: hookline's place at a module of NNX, which has no hooks of its own.
+
+A module with taps gets a class of its own, derived from the one it had, whose `__call__` goes by the taps. NNX
+keeps a module's class in the static part of a split model, so every function compiled by `nnx.jit`, or by
+`jax.jit` of a split model, is traced anew when the class changes. Where the same is wanted again, the same
+class comes back, and with it what was compiled. Nothing is put into the instance: its state, and a copy's, stay
+what they are.
+"""
+
+from __future__ import annotations
+
+import copyreg
+import functools
+import itertools
+import weakref
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+from flax import nnx
+
+from hookline.backends.nnx.compat import tracing
+from hookline.backends.nnx.modules import has_no_forward, walk
+from hookline.backends.nnx.replay import Key, Shares, Waiting
+from hookline.backends.tap import Figures, Label, Rank, Tap, Undo, Wish
+from hookline.errors import Unsupported
+
+RAW = Figures(histogram=False, functions=(), dim=-1)
+"""The view of a tap that wants the arrays themselves."""
+
+KEPT = 16
+"""Classes that a module keeps for the next time; programs that were compiled with others are compiled again."""
+
+_order = itertools.count()
+
+
+class Spec(NamedTuple):
+    """What compiled code has to send from one module, in which views."""
+
+    begins: bool = False
+    ends: bool = False
+    inputs: frozenset[Figures] = frozenset()
+    outputs: frozenset[Figures] = frozenset()
+    grads: frozenset[Figures] = frozenset()
+    params: bool = False
+    steps: frozenset[Figures] = frozenset()
+
+
+class Post:
+    """All taps of one module."""
+
+    def __init__(self, module: nnx.Module) -> None:
+        self.module = weakref.ref(module)
+        self.base = base_of(type(module))
+        self.taps: list[Tap] = []
+        self.forward: tuple[Callable[..., Any], Label] | None = None
+        self.param_sinks: list[tuple[Callable[[str, Any], None], Label]] = []
+        self.closed_over = False  # code was compiled that holds the module itself and not a split one
+        self.waiting = Waiting()
+        self.repeated: set[Key] = set()  # calls under a checkpoint that will be made once more, or were
+        self.shares = Shares()
+        self._classes: dict[Any, type] = {}
+
+    def before(self) -> list[Tap]:
+        """The taps before the forward in the order of Rank."""
+        return sorted((tap for tap in self.taps if not tap.after), key=lambda tap: (_BEFORE[tap.rank], tap.order))
+
+    def after(self) -> list[Tap]:
+        """The taps after the forward in the order of Rank."""
+        return sorted((tap for tap in self.taps if tap.after), key=lambda tap: (tap.rank, tap.order))
+
+    def spec(self) -> Spec:
+        """What the taps of now ask of compiled code."""
+        seeing = [tap for tap in self.taps if observes(tap)]
+        counting = [tap for tap in seeing if counts(tap)]
+        return Spec(
+            begins=any(not tap.after for tap in counting),
+            ends=any(tap.after for tap in counting),
+            inputs=frozenset(view_of(tap) for tap in seeing if tap.needs.inputs),
+            outputs=frozenset(view_of(tap) for tap in seeing if tap.needs.outputs),
+            grads=frozenset(view_of(tap) for tap in seeing if tap.needs.grads),
+            params=bool(self.param_sinks),
+            steps=frozenset(tap.needs.statistics for tap in counting if tap.needs.statistics is not None),
+        )
+
+    def refresh(self) -> None:
+        """Gives the module the class that its taps ask for."""
+        module = self.module()
+        if module is None or has_no_forward(module):
+            return
+        spec = self.spec()
+        traced = [tap for tap in self.taps if not observes(tap)]
+        if spec == Spec() and not traced and self.forward is None:
+            wanted = self.base
+        else:
+            key = spec, tuple(sorted((tap.order, id(tap)) for tap in traced)), id(self.forward)
+            wanted = self._classes.pop(key) if key in self._classes else hooked_class(self, spec)
+            self._classes[key] = wanted
+            if len(self._classes) > KEPT:
+                del self._classes[next(iter(self._classes))]
+        if type(module) is not wanted:
+            object.__setattr__(module, "__class__", wanted)
+        if self.closed_over:
+            self.closed_over = False
+            jax.clear_caches()  # such code does not notice a change of class
+
+
+_BEFORE = {Rank.ORIGINAL: -1, Rank.EDIT: 0, Rank.OBSERVE: 1, Rank.STOP: 1, Rank.GRADIENT: 2}
+
+_posts: dict[int, Post] = {}
+
+
+def post_of(module: nnx.Module) -> Post:
+    """The module's post, made if there is none; a copy of a module with taps gets one of its own."""
+    found = _posts.get(id(module))
+    if found is None or found.module() is not module:
+        found = _posts[id(module)] = Post(module)
+        weakref.finalize(module, _posts.pop, id(module), None)
+    return found
+
+
+def observes(tap: Tap) -> bool:
+    """Whether a tap only looks, so that it can be told of a call later."""
+    return tap.rank in (Rank.OBSERVE, Rank.STOP)
+
+
+def counts(tap: Tap) -> bool:
+    """Whether a tap looks at no value and only counts calls."""
+    return not tap.needs.inputs and not tap.needs.outputs
+
+
+def view_of(tap: Tap) -> Figures:
+    """In which form a tap takes values."""
+    return RAW if tap.needs.statistics is None else tap.needs.statistics
+
+
+def base_of(kind: type) -> type:
+    """The class that a module has without taps."""
+    base: type = kind.__dict__.get("__hookline_base__", kind)
+    return base
+
+
+def post_in(kind: type) -> Post | None:
+    """The post that a class goes by; None for a class without taps."""
+    found: Post | None = kind.__dict__.get("__hookline_post__")
+    return found
+
+
+def hooked_class(post: Post, spec: Spec) -> type:
+    """A class like the module's own, whose call goes by the post."""
+    from hookline.backends.nnx.passing import passed
+
+    base = post.base
+    call: Callable[..., Any] = base.__call__
+
+    @functools.wraps(call)
+    def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return passed(post, spec, self, args, kwargs)
+
+    def __reduce_ex__(self: Any, protocol: Any) -> Any:
+        # A pickle of it is one of a module without taps, and loads where hookline is not installed.
+        reduced: Any = object.__reduce_ex__(self, 2)
+        return copyreg._reconstructor, (base, object, None), *reduced[2:]  # type: ignore[attr-defined]
+
+    def __deepcopy__(self: Any, memo: Any) -> Any:
+        copied = base.__deepcopy__(self, memo) if hasattr(base, "__deepcopy__") else nnx.clone(self)
+        for _, module in walk(copied):
+            object.__setattr__(module, "__class__", base_of(type(module)))
+        return copied
+
+    names = {
+        "__call__": __call__,
+        "__reduce_ex__": __reduce_ex__,
+        "__deepcopy__": __deepcopy__,
+        "__hookline_base__": base,
+        "__hookline_post__": post,
+        "__hookline_spec__": spec,
+        "__module__": base.__module__,
+        "__qualname__": base.__qualname__,
+        "__doc__": base.__doc__,
+    }
+    return type(base)(base.__name__, (base,), names, pytree=getattr(base, "_pytree__is_pytree", True))
+
+
+def place(wishes: list[Wish]) -> Undo:
+    """Puts all taps at the posts of their modules; returns what takes them away again."""
+    from hookline.backends.nnx.events import failures, settled
+
+    if tracing() and any(observes(wish.tap) and not counts(wish.tap) for wish in wishes):
+        raise Unsupported(
+            backend="nnx",
+            feature="looking at a model from inside of a function that is being traced (jit, grad, ...)",
+            why="the block would end before the compiled function runs, so nothing could be seen",
+            instead="open the block outside, around the call of the compiled function",
+        )
+    settled()  # what was sent before is not for these taps
+    placed: list[tuple[Post, Tap]] = []
+
+    def take_away() -> None:
+        posts = {id(post): post for post, _ in placed}
+        for post, tap in placed:
+            if tap in post.taps:
+                post.taps.remove(tap)
+            if not any(other.needs.grads for other in post.taps):
+                post.waiting.clear()
+        placed.clear()
+        for post in posts.values():
+            post.refresh()
+
+    def remove() -> None:
+        if not placed:
+            return
+        labels = [tap.label for _, tap in placed]
+        try:
+            settled()  # what compiled code has sent is for these taps
+        finally:
+            take_away()
+        failures.raised(labels)
+
+    try:
+        for module, tap in wishes:
+            tap.order = next(_order)
+            post = post_of(module)
+            post.taps.append(tap)
+            placed.append((post, tap))
+        for post in {id(post): post for post, _ in placed}.values():
+            post.refresh()
+    except BaseException:
+        take_away()
+        raise
+    return remove
+
+
+def placed_on(model: nnx.Module) -> list[Label]:
+    """The labels of everything of hookline on the model."""
+    found: list[Label] = []
+    seen: set[int] = set()
+    for _, module in walk(model):
+        post = _posts.get(id(module))
+        if post is not None and post.module() is module and id(module) not in seen:
+            seen.add(id(module))
+            found += [tap.label for tap in post.taps]
+            found += [label for _, label in post.param_sinks]
+            found += [post.forward[1]] if post.forward is not None else []
+    return found
+
+
+def replace_forward(module: nnx.Module, fn: Callable[..., Any], label: Label) -> Undo:
+    """Has `fn(original, *args, **kwargs)` run in place of the module's `__call__`."""
+    post, mine = post_of(module), (fn, label)
+    before, post.forward = post.forward, mine
+    post.refresh()
+
+    def restore() -> None:
+        if post.forward is mine:
+            post.forward = before
+            post.refresh()
+
+    return restore

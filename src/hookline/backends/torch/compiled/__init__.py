@@ -1,0 +1,11 @@
+"""Compiled: taps on modules that run inside a graph of torch.compile.
+
+A tap is arbitrary Python, which a graph can't hold. What the graph holds instead are *doors*: operators with a
+number, placed where a tap would be called, that hand the tensors of the moment to the tap while the graph runs.
+
+    classes.py   a tapped module gets a class of its own, which makes torch compile it anew, once
+    traced.py    what torch.compile sees in place of a tap: the doors that the tap needs
+    doors.py     what a door is: whose, and in which structure its tensors stand
+    operators.py the operators themselves
+    running.py   the gradients of a call that runs in a graph
+"""

@@ -1,0 +1,118 @@
+"""Classes: a tapped module is of a class of its own, so that compiled code notices the tap.
+
+torch.compile does not look at hooks again once a graph is made: a hook that comes later is passed by, without a
+word. It does look at the class of every module. So a tapped module becomes an instance of a subclass that is its
+own, made for it and for the kind of taps on it, and gets its old class back with the last tap. Each class has a
+graph; those that were compiled once are found again without compiling.
+"""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from typing import Any
+
+from torch import nn
+
+from hookline.backends.protocol import Tap
+from hookline.backends.torch.compat import hook_dicts
+
+NUMBER = "_hookline_number"
+Signature = tuple[Any, ...]
+
+_numbers = itertools.count(1)
+_known: weakref.WeakKeyDictionary[nn.Module, dict[Signature, type]] = weakref.WeakKeyDictionary()
+_tapped: weakref.WeakValueDictionary[int, Tapped] = weakref.WeakValueDictionary()
+
+
+class Tapped:
+    """A module with one kind of taps: which taps these are now."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self.number = next(_numbers)
+        self.module = weakref.ref(module)
+        self.before: list[Tap] = []
+        self.after: list[Tap] = []
+        # Whether the module writes into its arguments; found out while it is traced.
+        self.writes = getattr(module, "inplace", False) is True
+
+    def taps(self, after: bool) -> list[Tap]:
+        return self.after if after else self.before
+
+
+def tapped(number: int) -> Tapped:
+    """What is known of the class with this number."""
+    return _tapped[number]
+
+
+def retarget(module: nn.Module) -> None:
+    """Gives `module` the class that its taps need: one of its own, or its old one where there is no tap."""
+    before, after = _taps(module, after=False), _taps(module, after=True)
+    own = type(module)
+    if own.__name__ == "OptimizedModule":  # its hooks run outside of the graph that it wraps
+        return
+    base = getattr(own, "_hookline_base", own) if NUMBER in vars(own) else own
+    replaced = getattr(getattr(module, "forward", None), "number", 0)  # see ../forwards.py
+    if NUMBER in vars(own):
+        left: Tapped = own._hookline_tapped  # type: ignore[attr-defined]
+        left.before, left.after = [], []
+    if not before and not after and not replaced:
+        _become(module, base)
+        return
+    signature = (base, replaced, *(_shape(tap) for tap in (*before, None, *after)))
+    kinds = _known.setdefault(module, {})
+    if signature not in kinds:
+        kinds[signature] = _made(module, base)
+    _become(module, kinds[signature])
+    state: Tapped = kinds[signature]._hookline_tapped  # type: ignore[attr-defined]
+    state.before, state.after = before, after
+    for taps in (before, after):
+        for index, tap in enumerate(taps):
+            tap.index = index
+
+
+def _taps(module: nn.Module, *, after: bool) -> list[Tap]:
+    return [tap for tap in hook_dicts(module, after=after)[0].values() if isinstance(tap, Tap)]
+
+
+def _shape(tap: Tap | None) -> Any:
+    """What of a tap a graph depends on."""
+    return None if tap is None else (type(tap), tap.needs, tap.kwargs)
+
+
+def _become(module: nn.Module, kind: type) -> None:
+    if type(module) is not kind:
+        try:
+            module.__class__ = kind
+        except TypeError:  # a class whose instances are laid out in C; such modules are not compiled
+            return
+
+
+def _made(module: nn.Module, base: type) -> type:
+    state = Tapped(module)
+    _tapped[state.number] = state
+    # Its name is its base's: nobody should have to know the difference.
+    members = {
+        "__module__": base.__module__,
+        "__qualname__": base.__qualname__,
+        "__doc__": base.__doc__,
+        "__reduce_ex__": _reduce_as_base,
+        "_hookline_base": base,
+        "_hookline_tapped": state,
+        NUMBER: state.number,
+    }
+    return type(base.__name__, (base,), members)
+
+
+def _reduce_as_base(self: Any, protocol: Any) -> Any:
+    # A copy, by pickle or deepcopy, is of the old class: it has no live tap.
+    kind = type(self)
+    base = kind._hookline_base
+    made = base.__reduce_ex__(self, protocol)
+    return tuple(_with_base(part, kind, base) for part in made) if isinstance(made, tuple) else made
+
+
+def _with_base(part: Any, kind: type, base: type) -> Any:
+    if part is kind:
+        return base
+    return tuple(_with_base(one, kind, base) for one in part) if type(part) is tuple else part

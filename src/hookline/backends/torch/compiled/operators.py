@@ -1,0 +1,229 @@
+"""Operators: what stands in a graph where a tap looks in.
+
+All of them have an effect, in torch's sense: they are neither dropped nor merged, and run in the order of the
+program. Defined by `torch.library.Library`, not `custom_op`, which costs four times as much for each call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import torch
+
+from hookline.backends.torch import compat
+from hookline.backends.torch.compiled.running import Run, run_of, running
+from hookline.errors import Unsupported
+from hookline.trees import leaves, mismatch
+
+Tensor = torch.Tensor
+
+
+@cache
+def define() -> torch.library.Library:
+    """Makes the operators known to torch; called when a tap is traced for the first time."""
+    library = torch.library.Library("hookline", "DEF")  # type: ignore[no-untyped-call]
+
+    def operator(schema: str, run: Callable[..., Any], fake: Callable[..., Any]) -> None:
+        name = schema.partition("(")[0]
+        library.define(schema)  # type: ignore[no-untyped-call]
+        library.impl(name, run, "CompositeExplicitAutograd")  # type: ignore[no-untyped-call]
+        torch.library.register_fake(f"hookline::{name}", fake, lib=library)
+        compat.effectful(getattr(torch.ops.hookline, name).default)
+
+    operator("seen(Tensor[] values, SymInt[] numbers, int door) -> Tensor", _seen, _ticket)
+    operator(
+        "passed(Tensor[] values, SymInt[] numbers, int count, int door) -> (Tensor[], Tensor)",
+        _passed,
+        lambda values, numbers, count, door: (_like(values[len(values) - count :]), _ticket()),
+    )
+    operator(
+        "passed_backward(Tensor[] values, Tensor[] grads, Tensor ticket) -> Tensor[]",
+        _passed_backward,
+        lambda values, grads, ticket: _like(values),
+    )
+    operator(
+        "heard(Tensor grad, Tensor? ticket, int[] at, int door) -> ()", _heard, lambda grad, ticket, at, door: None
+    )
+    operator(
+        "regraded(Tensor grad, Tensor? ticket, int[] at, int door) -> Tensor",
+        _regraded,
+        lambda grad, ticket, at, door: torch.empty_like(grad),
+    )
+    operator(
+        "gated(Tensor[] values, Tensor? ticket, int[] at, int door) -> Tensor[]",
+        lambda values, ticket, at, door: [value.clone() for value in values],
+        lambda values, ticket, at, door: _like(values),
+    )
+    operator(
+        "gated_backward(Tensor[] grads, Tensor? ticket, int[] at, int door) -> Tensor[]",
+        _gated_backward,
+        lambda grads, ticket, at, door: _like(grads),
+    )
+    differentiable = torch.library.register_autograd
+    differentiable("hookline::passed", _back_through_passed, setup_context=_keep_for_passed, lib=library)
+    differentiable("hookline::gated", _back_through_gated, setup_context=_keep_for_gated, lib=library)
+    return library
+
+
+def _ticket(*_: Any) -> Tensor:
+    return torch.empty((), dtype=torch.int64)
+
+
+def _like(tensors: Any) -> list[Tensor]:
+    return [torch.empty_like(tensor) for tensor in tensors]
+
+
+def _copied(tensors: Any, like: Any) -> list[Tensor]:
+    """Copies laid out as torch was told that they would be."""
+    return [torch.empty_like(old).copy_(new) for new, old in zip(tensors, like, strict=True)]
+
+
+# Values
+
+
+def _seen(values: list[Tensor], numbers: list[int], door: int) -> Tensor:
+    from hookline.backends.torch.compiled import doors
+
+    found = doors.door(door)
+    run = found.latest = Run(found.live)
+    if (at := found.open()) is not None:
+        module, tap = at
+        # Other objects each time: a graph writes new values into a tensor of its own, and no version tells.
+        args, kwargs, output = found.built([value.detach() for value in values], numbers)
+        with running(run):
+            _called(tap, module, args, kwargs, output)
+    return run.ticket()
+
+
+def _passed(values: list[Tensor], numbers: list[int], count: int, door: int) -> tuple[list[Tensor], Tensor]:
+    """The values that the tap returns, or copies of those that were there: a graph forbids to hand on its own.
+
+    The tap's own computation is recorded by autograd, for the backward of this operator.
+    """
+    from hookline.backends.torch.compiled import doors
+
+    found = doors.door(door)
+    run = Run(found.live)
+    first = len(values) - count
+    at = found.open()
+    if at is None:
+        return [value.clone() for value in values[first:]], run.ticket()
+    module, tap = at
+    with compat.autograd_as_outside(record=any(found.live)):
+        inputs = [value.detach().requires_grad_(live) for value, live in zip(values, found.live, strict=True)]
+        shown = [value.clone() for value in inputs]  # not leaves: a hook may write into what it gets
+        args, kwargs, output = found.built(shown, numbers)
+        with running(run):
+            new = _called(tap, module, args, kwargs, output)
+        old = output if found.after else (args, kwargs)
+        new = old if new is None else new if found.after or tap.kwargs else (new, kwargs)
+        _same_structure(tap, new, old)
+        outputs = list(leaves(new, Tensor))
+        run.graph = inputs, outputs
+    return _copied([output.detach() for output in outputs], values[first:]), run.ticket()
+
+
+def _called(tap: Any, module: Any, args: Any, kwargs: Any, output: Any) -> Any:
+    before = (module, args, kwargs) if tap.kwargs else (module, args)
+    return tap(*before, output) if tap.after else tap(*before)
+
+
+def _same_structure(tap: Any, new: Any, old: Any) -> None:
+    """Unsupported where something else than a tensor was replaced: that is a constant of the graph."""
+    changed = mismatch(new, old, Tensor, lambda new, old: "") or _other_values(new, old)
+    if changed:
+        raise Unsupported(
+            backend="torch",
+            feature=f"a {tap.label.kind} at {tap.label.site!r} that changes more than tensors",
+            why=f"the model is compiled, and what is no tensor is fixed in its graph: {changed}",
+            instead="run the model eagerly, or change tensors only",
+        )
+
+
+def _other_values(new: Any, old: Any) -> str:
+    plain = (int, float, str)
+    for one, other in zip(leaves(new, plain), leaves(old, plain), strict=True):
+        if one != other:
+            return f"{other!r} became {one!r}"
+    return ""
+
+
+def _keep_for_passed(ctx: Any, inputs: Any, output: Any) -> None:
+    values, numbers, count, _ = inputs
+    ctx.numbers = len(numbers)
+    ctx.floats = [value.is_floating_point() or value.is_complex() for value in values]
+    # What the gradients are to look like; where all values were handed on, as the incoming ones.
+    kept = [] if len(values) == count else values
+    ctx.save_for_backward(output[1], *kept)
+
+
+def _back_through_passed(ctx: Any, grads: list[Tensor], _: Any) -> Any:
+    ticket, *values = ctx.saved_tensors
+    back = torch.ops.hookline.passed_backward(values or grads, grads, ticket)
+    return (
+        [grad if float else None for grad, float in zip(back, ctx.floats, strict=True)],
+        [None] * ctx.numbers,
+        None,
+        None,
+    )
+
+
+def _passed_backward(values: list[Tensor], grads: list[Tensor], ticket: Tensor) -> list[Tensor]:
+    run = run_of(ticket)
+    if run is None or run.graph is None:  # nobody was there in the forward
+        return [grad.clone() for grad in grads]
+    inputs, outputs = run.graph
+    pairs = [(output, grad) for output, grad in zip(outputs, grads, strict=True) if output.requires_grad]
+    for one in inputs:
+        one.grad = None
+    if pairs:
+        with compat.autograd_as_outside(record=False):
+            # Not autograd.grad: parameters that only the hook uses get their gradients too.
+            torch.autograd.backward(
+                [output for output, _ in pairs], [grad for _, grad in pairs], retain_graph=True
+            )
+    return [
+        torch.zeros_like(value) if one.grad is None else torch.empty_like(value).copy_(one.grad)
+        for one, value in zip(inputs, values, strict=True)
+    ]
+
+
+# Gradients
+
+
+def _run(ticket: Tensor | None, door: int) -> Run | None:
+    """The call that a gradient belongs to: the ticket's or, where there is none, the latest at this door."""
+    from hookline.backends.torch.compiled import doors
+
+    return doors.door(door).latest if ticket is None else run_of(ticket)
+
+
+def _heard(grad: Tensor, ticket: Tensor | None, at: list[int], door: int) -> None:
+    run = _run(ticket, door)
+    if run is not None and run.sink is not None:
+        run.sink(list(at), grad.detach())
+
+
+def _regraded(grad: Tensor, ticket: Tensor | None, at: list[int], door: int) -> Tensor:
+    (new, *_) = _gated_backward([grad] * len(at), ticket, at, door)
+    return new
+
+
+def _gated_backward(grads: list[Tensor], ticket: Tensor | None, at: list[int], door: int) -> list[Tensor]:
+    """The gradients of the places `at`, as the tap wants them."""
+    run = _run(ticket, door)
+    by_place = dict(zip(at, grads, strict=True))
+    new = by_place if run is None else run.jointly(by_place)
+    return _copied([new[place] for place in at], grads)
+
+
+def _keep_for_gated(ctx: Any, inputs: Any, output: Any) -> None:
+    _, ticket, ctx.at, ctx.door = inputs
+    ctx.save_for_backward(*([] if ticket is None else [ticket]))
+
+
+def _back_through_gated(ctx: Any, grads: list[Tensor]) -> Any:
+    ticket = next(iter(ctx.saved_tensors), None)
+    return torch.ops.hookline.gated_backward(grads, ticket, ctx.at, ctx.door), None, None, None

@@ -1,0 +1,92 @@
+"""Running: the gradients of a module call that a graph is running.
+
+Inside a graph tensors have no history. What a tap asks to hear is kept with a *ticket*, a tensor that the graph
+carries from the call to its backward, where the doors for gradients find it again. Tickets live as long as the
+graph's own saved tensors do, so nothing is left over of a call that has no backward.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from hookline.backends.protocol import GradSink, JointSink
+
+
+class Run:
+    """One look through a door: which tensors need gradients, and who wants to hear these."""
+
+    __slots__ = ("graph", "joint", "live", "sink")
+
+    def __init__(self, live: tuple[bool, ...]) -> None:
+        self.live = live
+        self.sink: GradSink | None = None
+        self.joint: JointSink | None = None
+        self.graph: Any = None
+
+    def ticket(self) -> torch.Tensor:
+        ticket = torch.zeros((), dtype=torch.int64)
+        ticket.hookline_run = self  # type: ignore[attr-defined]
+        return ticket
+
+    def jointly(self, grads: dict[int, Any]) -> dict[int, Any]:
+        """What the joint sink makes of the gradients, by the numbers of their places."""
+        if self.sink is not None:
+            for number, grad in grads.items():
+                self.sink([number], grad)
+        if self.joint is None:
+            return grads
+        new = self.joint([grads.get(number) for number in range(len(self.live))])
+        return grads if new is None else {number: new[number] for number in grads}
+
+
+def run_of(ticket: torch.Tensor) -> Run | None:
+    return getattr(ticket, "hookline_run", None)
+
+
+class _Current(threading.local):
+    run: Run | None = None
+
+
+_current = _Current()
+
+
+def current() -> Run | None:
+    """The look that is under way in this thread; None where code runs as it is written."""
+    return _current.run
+
+
+@contextmanager
+def running(run: Run) -> Iterator[None]:
+    before, _current.run = _current.run, run
+    try:
+        yield
+    finally:
+        _current.run = before
+
+
+class GraphPassage:
+    """One call's way through a module in a graph: a `Listening` and a `Joining` at once."""
+
+    views: list[tuple[Any, int]] | tuple[()] = ()
+
+    def __init__(self, on_input: GradSink | None, joint: JointSink | None, on_output: GradSink) -> None:
+        self._on_input, self._joint, self._on_output = on_input, joint, on_output
+        self.live = 0
+
+    def enter(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
+        run = _current.run
+        assert run is not None
+        run.sink, run.joint = self._on_input, self._joint
+        self.live = sum(run.live)
+        return args, kwargs
+
+    def leave(self, output: Any) -> Any:
+        run = _current.run
+        if run is not None:
+            run.sink = self._on_output
+        return output

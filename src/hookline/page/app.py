@@ -1,0 +1,164 @@
+"""App: the addresses of the page: its files, its questions (JSON) and its stream of news."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from hookline.errors import HooklineError, InvalidArgument
+from hookline.page import queries
+from hookline.page.reading import OpenRun
+from hookline.page.shelf import Shelf
+
+STATIC = Path(__file__).parent / "static"
+TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+LONGEST_QUESTION = 64 << 10
+LONGEST_NAME = 1000
+FIRST_READ, READ = 1.0, 0.2
+"""Seconds that one answer, and one turn of the stream, spend on reading a run that is new to the server."""
+PAUSE, LIST_PAUSE = 0.4, 2.0
+MOST_STREAMS = 32
+
+Ask = Callable[[OpenRun, dict[str, Any]], dict[str, Any]]
+
+
+class Pages:
+    """The handlers; `closing` ends the streams, which would otherwise go on for ever."""
+
+    def __init__(self, shelf: Shelf) -> None:
+        self.shelf = shelf
+        self.closing = False
+        self._streams = 0
+
+    def app(self) -> Starlette:
+        questions = {"curves": queries.curves, "heat": queries.heat, "at": queries.at}
+        return Starlette(
+            routes=[
+                Route("/", _file("index.html")),
+                *(Route(f"/{path.name}", _file(path.name)) for path in STATIC.iterdir() if path.suffix in TYPES),
+                Route("/api/runs", self._runs),
+                Route("/api/run", self._run),
+                *(Route(f"/api/{name}", self._asked(ask), methods=["POST"]) for name, ask in questions.items()),
+                Route("/api/events", self._events),
+            ],
+            exception_handlers={HooklineError: _refused},
+        )
+
+    async def _runs(self, request: Request) -> Response:
+        return JSONResponse({"runs": await run_in_threadpool(self.shelf.overview)})
+
+    async def _run(self, request: Request) -> Response:
+        def answer() -> dict[str, Any]:
+            run = self.shelf.run(_name(request.query_params.get("run")))
+            return queries.describe(run, run.catch_up(FIRST_READ))
+
+        return JSONResponse(await run_in_threadpool(answer))
+
+    def _asked(self, ask: Ask) -> Callable[[Request], Awaitable[Response]]:
+        async def handler(request: Request) -> Response:
+            question = await _question(request)
+
+            def answer() -> dict[str, Any]:
+                run = self.shelf.run(_name(question.get("run")))
+                if not run.series:
+                    run.catch_up(FIRST_READ)
+                return ask(run, question)
+
+            return JSONResponse(await run_in_threadpool(answer))
+
+        return handler
+
+    async def _events(self, request: Request) -> Response:
+        names = [_name(name) for name in request.query_params.getlist("run")]
+        if len(names) > 2:
+            raise InvalidArgument("a stream tells of two runs at most.")
+        if self._streams >= MOST_STREAMS:
+            return JSONResponse({"error": "too many pages are open"}, 429)
+        runs = [await run_in_threadpool(self.shelf.run, name) for name in names]
+        return StreamingResponse(self._stream(runs), media_type="text/event-stream")
+
+    async def _stream(self, runs: list[OpenRun]) -> AsyncIterator[str]:
+        """News as long as the page listens: of these runs, or of the list of all of them."""
+        self._streams += 1
+        told: Any = None
+        quiet = 0.0
+        try:
+            yield "retry: 2000\n\n"
+            while not self.closing:
+                news = await run_in_threadpool(self._news, runs)
+                pause = PAUSE if runs else LIST_PAUSE
+                if news != told:
+                    yield f"data: {json.dumps(news)}\n\n"
+                    told, quiet = news, 0.0
+                    if any(one.get("progress", 1) < 1 for one in news):
+                        continue
+                elif quiet > 15:  # tells apart a quiet run from a server that is gone
+                    yield ": still here\n\n"
+                    quiet = 0.0
+                await asyncio.sleep(pause)
+                quiet += pause
+        finally:
+            self._streams -= 1
+
+    def _news(self, runs: list[OpenRun]) -> list[dict[str, Any]]:
+        if not runs:
+            return self.shelf.overview()
+        try:
+            return [_news_of(run) for run in runs]
+        except HooklineError as error:
+            return [{"error": str(error)}]
+
+
+def _news_of(run: OpenRun) -> dict[str, Any]:
+    progress = run.catch_up(READ)
+    return {
+        "name": run.name,
+        "revision": run.revision,
+        "series": len(run.series),
+        "progress": round(progress, 3),
+        "state": {name: value for name, value in run.state().items() if name != "written"},
+    }
+
+
+def _file(name: str) -> Callable[[Request], Awaitable[Response]]:
+    async def handler(request: Request) -> Response:
+        return FileResponse(STATIC / name, media_type=TYPES[Path(name).suffix])
+
+    return handler
+
+
+def _name(name: Any) -> str:
+    if not isinstance(name, str) or len(name) > LONGEST_NAME:
+        raise InvalidArgument("run: the name of a run is wanted.")
+    return name
+
+
+async def _question(request: Request) -> dict[str, Any]:
+    """The JSON of a request, read no further than LONGEST_QUESTION."""
+    if request.headers.get("content-type") != "application/json":
+        raise InvalidArgument("JSON is wanted.")
+    body = b""
+    async for part in request.stream():
+        body += part
+        if len(body) > LONGEST_QUESTION:
+            raise InvalidArgument(f"the question is longer than {LONGEST_QUESTION:,} bytes.")
+    try:
+        question = json.loads(body)
+    except (ValueError, RecursionError):
+        question = None
+    if not isinstance(question, dict):
+        raise InvalidArgument("a JSON object is wanted.")
+    return question
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    return JSONResponse({"error": str(error)}, 400 if isinstance(error, InvalidArgument) else 404)

@@ -1,0 +1,175 @@
+"""Reading: a run as the page sees it: series with numbers that stay, and arrays that grow while it is written."""
+
+from __future__ import annotations
+
+import threading
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hookline.errors import RunError
+from hookline.page.columns import Columns, Counted, FileColumns
+from hookline.page.health import Finding, owners, verdicts
+from hookline.sinks.database import Reader
+
+FILES = "rank*-*.sqlite"
+SILENT = 60.0
+"""A run without an end to which nothing was written for so many seconds may have been killed."""
+
+
+class Series(NamedTuple):
+    """What one curve is about."""
+
+    site: str
+    kind: str
+    call: int
+    mode: str
+    rank: int
+
+
+class OpenRun:
+    """A run's folder, read as far as `catch_up` has come; for many threads, one at a time (`lock`)."""
+
+    def __init__(self, path: Path, name: str) -> None:
+        self.path, self.name = path, name
+        self.lock = threading.RLock()
+        self.series: list[Series] = []
+        self.revision = 0
+        """Grows with every frame that is read."""
+        self._files: dict[Path, FileColumns] = {}
+        self._where: list[list[tuple[FileColumns, int]]] = []
+        self._numbers: dict[Series, int] = {}
+        self._health: tuple[int, float, dict[str, list[Finding]]] = (-1, 0.0, {})
+        self._find_files()
+        if not self._files:
+            raise RunError(f"there is no run in {path}: a folder with a file rank*.sqlite is wanted.")
+
+    def catch_up(self, seconds: float = float("inf")) -> float:
+        """Reads what was written since, for so long at most; the share of the run that is read by then."""
+        with self.lock:
+            self._find_files()
+            until = time.monotonic() + seconds
+            frames = sum(file.catch_up(until) for file in self._files.values())
+            if frames:
+                self.revision += frames
+                for file in self._files.values():
+                    self._number(file)
+            there = sum(file.there for file in self._files.values())
+            return sum(file.read for file in self._files.values()) / there if there else 1.0
+
+    def columns(self, number: int) -> Columns:
+        """A series over all files; a step that was written twice counts once, as it was written last."""
+        with self.lock:
+            parts = [file.columns(local) for file, local in self._where[number]]
+        steps = np.concatenate([part.steps for part in parts])
+        names = dict.fromkeys(name for part in parts for name in part.stats)
+        gaps = [np.full(len(part.steps), np.nan) for part in parts]
+        stats = {
+            name: np.concatenate([part.stats.get(name, gap) for part, gap in zip(parts, gaps, strict=True)])
+            for name in names
+        }
+        order = np.argsort(steps, kind="stable")
+        last = np.append(np.diff(steps[order]) > 0, True) if len(steps) else np.empty(0, bool)
+        kept = order[last]
+        return Columns(steps[kept], {name: values[kept] for name, values in stats.items()})
+
+    def histograms(self, number: int) -> Counted:
+        """The histograms of a series, entry by entry."""
+        with self.lock:
+            parts = [file.histograms(local) for file, local in self._where[number]]
+        return Counted(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
+
+    def rows_at(self, numbers: dict[int, int]) -> dict[int, dict[str, Any]]:
+        """The whole row, with its histogram, of each series at a step: {series: step} to {series: row}."""
+        found: dict[int, dict[str, Any]] = {}
+        with self.lock:
+            wanted: dict[tuple[FileColumns, int], dict[int, int]] = {}
+            for number, step in numbers.items():
+                for file, local in self._where[number]:
+                    wanted.setdefault((file, step), {})[local] = number
+            for (file, step), locals_ in wanted.items():
+                for local, row in file.reader.rows(set(locals_), step, step):
+                    found[locals_[local]] = row
+        return found
+
+    @property
+    def steps(self) -> list[int]:
+        with self.lock:
+            return sorted(set().union(*(file.steps for file in self._files.values())))
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        """The facts of the first file, as they are now."""
+        with self.lock:
+            reader = Reader(next(iter(self._files)))
+        try:
+            return reader.meta
+        finally:
+            reader.close()
+
+    def modules(self) -> list[tuple[str, str]]:
+        """(name, type) of every module: those the run has noted, and other sites that are no parameters."""
+        noted = [(str(name), str(kind)) for name, kind in self.meta.get("sites", [])]
+        names = {name for name, _ in noted}
+        params = {"param", "param_grad", "update"}
+        more = dict.fromkeys(one.site for one in self.series if one.kind not in params and one.site not in names)
+        return [*noted, *((name, "") for name in more)]
+
+    def health(self) -> dict[str, list[Finding]]:
+        """What is found of each module, the worst first; not anew more often than it is quick to find out."""
+        with self.lock:
+            revision, due, found = self._health
+            now = time.monotonic()
+            if revision != self.revision and now >= due:
+                names = [name for name, _ in self.modules()]
+                found = verdicts(self, owners(names, [one.site for one in self.series]))
+                self._health = self.revision, time.monotonic() + 4 * (time.monotonic() - now), found
+            return found
+
+    def state(self) -> dict[str, Any]:
+        """How the run is doing: running, silent, ended or failed, with when it began and was last written to."""
+        meta = self.meta
+        return {**state_of(meta, self.path), "dropped": meta.get("dropped", 0)}
+
+    def close(self) -> None:
+        with self.lock:
+            for file in self._files.values():
+                file.close()
+
+    def _find_files(self) -> None:
+        for path in sorted(self.path.glob(FILES)):
+            if path not in self._files:
+                try:
+                    self._files[path] = FileColumns(path)
+                except RunError:
+                    if not self._files and path.stat().st_size:  # else another process is just making it
+                        raise
+
+    def _number(self, file: FileColumns) -> None:
+        for local, one in file.series.items():
+            series = Series(one["site"], one["kind"], one["call"], one["mode"], file.rank)
+            number = self._numbers.setdefault(series, len(self.series))
+            if number == len(self.series):
+                self.series.append(series)
+                self._where.append([])
+            if (file, local) not in self._where[number]:
+                self._where[number].append((file, local))
+
+
+def state_of(meta: dict[str, Any], path: Path) -> dict[str, Any]:
+    """{"state": ..., "started": ..., "ended": ..., "written": ...} of the run in a folder, from its facts."""
+    written = max((file.stat().st_mtime for file in path.glob("rank*.sqlite*")), default=0.0)
+    if "end" in meta:
+        state = "ended" if meta["end"] == "normally" else "failed"
+    else:
+        state = "running" if time.time() - written < SILENT else "silent"
+    return {
+        "state": state,
+        "end": meta.get("end"),
+        "started": meta.get("started"),
+        "ended": meta.get("ended"),
+        "written": datetime.fromtimestamp(written, UTC).isoformat(timespec="seconds"),
+    }

@@ -1,0 +1,71 @@
+// app: what is shown: the list of runs, or a run (alone, over another, or in a report).
+
+import { fill, h } from "./dom.js";
+import { showList } from "./list.js";
+import { RunView } from "./run.js";
+import { ReportSource, ServerSource } from "./source.js";
+import { isDark, onTheme, startTheme, toggleTheme } from "./theme.js";
+
+const LOGO =
+  "M19 6v13a5.5 5.5 0 0 1-11 0v-2.5l3.6 3";
+
+function logo() {
+  const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+  svg.setAttribute("viewBox", "0 0 27 28");
+  svg.setAttribute("aria-hidden", "true");
+  const path = document.createElementNS("http://www.w3.org/2000/svg", "path");
+  path.setAttribute("d", LOGO);
+  svg.append(path);
+  return svg;
+}
+
+function header(trail, live) {
+  const theme = h("button", { class: "quiet", onclick: toggleTheme });
+  const name = () => fill(theme, isDark() ? "Light" : "Dark", h("span", { class: "hidden" }, " colours"));
+  name();
+  onTheme(name);
+  return h(
+    "header",
+    { class: "bar" },
+    h("a", { class: "brand", href: live ? "/" : "#top" }, logo(), "hookline"),
+    h("nav", { "aria-label": "Where you are" }, trail),
+    h("span", { class: "gap" }),
+    h("span", { id: "link", class: "lost", role: "status" }),
+    theme,
+  );
+}
+
+async function start() {
+  startTheme();
+  const page = document.getElementById("page");
+  const embedded = document.getElementById("data");
+  const main = h("main", { id: "top" }, h("p", { class: "wait", role: "status" }, "Reading …"));
+  const address = new URLSearchParams(location.search);
+  const name = address.get("run");
+  const trail = embedded ? "Report" : name !== null && h("span", {}, h("a", { href: "/" }, "Runs"), " / ", name);
+  fill(page, h("a", { class: "skip", href: "#top" }, "To the content"), header(trail || "", !embedded), main);
+  try {
+    const source = embedded ? await ReportSource.open(embedded.textContent.trim()) : new ServerSource();
+    if (embedded || name !== null) await new RunView(main, source, name, address).start();
+    else await list(main, source);
+  } catch (error) {
+    fill(main, h("div", { class: "blank", role: "alert" }, h("h1", {}, "This can't be shown"), h("p", {}, error.message)));
+  }
+}
+
+async function list(main, source) {
+  showList(main, await source.runs());
+  let told = "";
+  const lost = (is) => fill(document.getElementById("link"), is ? "The server does not answer." : "");
+  source.listen(
+    [],
+    (runs) => {
+      const text = JSON.stringify(runs);
+      if (text !== told && !main.querySelector("a:focus")) showList(main, runs);
+      told = text;
+    },
+    lost,
+  );
+}
+
+start();

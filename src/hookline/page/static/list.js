@@ -1,0 +1,67 @@
+// list: the runs in the folder.
+
+import { fill, h, moment, size, span, whole } from "./dom.js";
+import { STATES } from "./words.js";
+
+export function state(run) {
+  return h("span", { class: `state ${run.state}` }, STATES[run.state] ?? run.state);
+}
+
+/** How long a run took, or has been going. */
+export function took(run) {
+  if (!run.started) return "–";
+  const end = run.ended ?? (run.state === "running" ? null : run.written);
+  const seconds = ((end ? new Date(end) : new Date()) - new Date(run.started)) / 1000;
+  return span(Math.max(seconds, 0));
+}
+
+export function showList(page, runs) {
+  const body = runs.length
+    ? h(
+        "div",
+        { class: "scroll runs", tabindex: "0", role: "region", "aria-label": "Runs" },
+        h(
+          "table",
+          {},
+          h(
+            "thead",
+            {},
+            h(
+              "tr",
+              {},
+              ...["Run", "State", "Model", "Last step", "Layers", "Started", "Took", "Size"].map((text) =>
+                h("th", { scope: "col" }, text),
+              ),
+            ),
+          ),
+          h("tbody", {}, ...runs.map(row)),
+        ),
+      )
+    : h(
+        "div",
+        { class: "blank" },
+        h("h2", {}, "No run here yet"),
+        h("p", {}, "Keep one with this line around a training loop; it appears here when it begins:"),
+        h("pre", {}, 'with hookline.watch(model, to="runs/a"):\n    train()'),
+      );
+  const count = runs.length === 1 ? "1 run" : `${runs.length} runs`;
+  fill(page, h("section", { class: "facts" }, h("h1", {}, "Runs"), h("p", { class: "lead" }, count)), body);
+}
+
+function row(run) {
+  const name = h("th", { scope: "row" }, h("a", { href: `/?run=${encodeURIComponent(run.name)}` }, run.name));
+  if (run.error) return h("tr", {}, name, h("td", { colspan: "7", class: "error" }, run.error));
+  const processes = run.processes > 1 ? ` (${run.processes} files)` : "";
+  return h(
+    "tr",
+    {},
+    name,
+    h("td", {}, state(run)),
+    h("td", {}, run.model ?? "–"),
+    h("td", { class: "number" }, run.last === null ? "none yet" : whole(run.last)),
+    h("td", { class: "number" }, run.modules ? whole(run.modules) : "–"),
+    h("td", {}, moment(run.started)),
+    h("td", {}, took(run)),
+    h("td", { class: "number" }, size(run.bytes) + processes),
+  );
+}

@@ -1,0 +1,341 @@
+// sections: the four views of a run.
+
+import { Boxes, Flow } from "./bars.js";
+import { Curves } from "./curves.js";
+import { fill, h, short, whole } from "./dom.js";
+import { Heat, rangeOf, shareOf } from "./heat.js";
+import { Panel } from "./lazy.js";
+import { colours, depthStyle, paletteStyle } from "./scales.js";
+import { Section } from "./section.js";
+import { bytesOf } from "./source.js";
+import { sampled, table } from "./table.js";
+import { isDark, onTheme } from "./theme.js";
+import { badge } from "./tree.js";
+import { KINDS, LOGARITHMIC, STATS, worst } from "./words.js";
+
+const FEW_LINES = 10;
+const MOST_POINTS = 120000;
+const CARDS = 240;
+const IMAGES = 24;
+
+export class CurvesSection extends Section {
+  constructor(view) {
+    const chart = new Curves();
+    const legend = h("div", { class: "legend" });
+    super(view, { id: "curves", title: "Curves", hint: "", body: h("div", {}, chart.element, legend) });
+    Object.assign(this, { chart, legend });
+    onTheme(() => this.lines && this.#legend());
+  }
+
+  async load() {
+    const { choice, runs } = this.view;
+    const picks = choice.picked(runs[0].about, choice.kind);
+    const points = Math.max(100, Math.min(1000, Math.floor(MOST_POINTS / Math.max(picks.length * runs.length, 1))));
+    const answers = await Promise.all(
+      runs.map(async (run, second) => {
+        const mine = second ? run.same(picks, choice.kind) : picks;
+        const there = mine.filter((pick) => pick);
+        const got = await run.curves(there.map((pick) => pick.number), choice.stat, points);
+        return there.map((pick, n) => ({
+          name: runs.length > 1 ? `${pick.name} (${run.name})` : pick.name,
+          site: pick.name,
+          colour: picks.findIndex((one) => one.key === pick.key),
+          second: second > 0,
+          x: got.x,
+          spans: got.spans,
+          values: got.values[n] ?? [],
+          bad: new Set(got.bad[n] ?? []),
+        }));
+      }),
+    );
+    this.lines = answers.flat().filter((line) => line.colour < 1000);
+    this.picks = picks;
+    this.hint.textContent = this.#told();
+    this.chart.label = `${STATS[choice.stat] ?? choice.stat} of ${KINDS[choice.kind]} over the steps, ${picks.length} lines. Arrow keys read values; the table has them all.`;
+    this.#draw();
+    this.#legend();
+  }
+
+  #told() {
+    const { choice } = this.view;
+    const what = `${STATS[choice.stat] ?? choice.stat} of ${KINDS[choice.kind] ?? choice.kind}`;
+    const bad = this.lines.some((line) => line.bad.size) ? " Red marks at the foot: steps with NaN or Inf." : "";
+    const spans = this.lines.some((line) => line.spans) ? " Each point pair is the lowest and highest value of some steps." : "";
+    return `${what[0].toUpperCase()}${what.slice(1)}, ${this.picks.length === 1 ? "1 site" : `${this.picks.length} sites`}.${spans}${bad}`;
+  }
+
+  #draw() {
+    const { choice } = this.view;
+    this.chart.show({
+      lines: this.lines,
+      count: Math.max(this.picks.length, 1),
+      log: choice.scale,
+      logByDefault: LOGARITHMIC.has(choice.stat),
+      yLabel: STATS[choice.stat] ?? choice.stat,
+
+      word: this.picks.length ? "no finite values" : "no layer matches; clear the filter",
+    });
+  }
+
+  #legend() {
+    const colour = colours(this.picks.length, isDark());
+    const two = this.view.runs.length > 1 ? runKey(this.view.runs, "lines") : [];
+    if (this.picks.length > FEW_LINES) {
+      const bar = h("span", { class: "ramp" });
+      bar.style.background = depthStyle(isDark());
+      fill(this.legend, h("span", {}, this.picks[0].name), bar, h("span", {}, this.picks.at(-1).name), ...two);
+      return;
+    }
+    fill(
+      this.legend,
+      ...this.picks.map((pick, n) => {
+        const dot = h("span", { class: "dot" });
+        dot.style.background = colour[n];
+        return h("span", { class: "key" }, dot, pick.name);
+      }),
+      ...two,
+    );
+  }
+
+  table() {
+    if (!this.lines?.length) return null;
+    const shown = this.lines.slice(0, 20);
+    const x = sampled([...new Set(shown.flatMap((line) => [...line.x]))].sort((a, b) => a - b), 60);
+    const value = (line, step) => {
+      const at = line.x.indexOf(step);
+      return at < 0 ? "" : line.bad.has(at) ? `${short(line.values[at])} (NaN or Inf)` : short(line.values[at]);
+    };
+    const more = this.lines.length > shown.length ? `, the first ${shown.length} of ${this.lines.length} sites` : "";
+    const { choice } = this.view;
+    return table(
+      `${STATS[choice.stat] ?? choice.stat} of ${KINDS[choice.kind]}${more}`,
+      ["step", ...shown.map((line) => line.name)],
+      x.map((step) => [whole(step), ...shown.map((line) => value(line, step))]),
+    );
+  }
+}
+
+function runKey(runs, how) {
+  return runs.map((run, n) => h("span", { class: `key ${how} ${n ? "second" : "first"}` }, h("span", { class: "mark" }), run.name));
+}
+
+export class HeatSection extends Section {
+  constructor(view) {
+    const cards = h("div", { class: "cards" });
+    const ramp = h("span", { class: "ramp" });
+    const paint = () => (ramp.style.background = paletteStyle(isDark()));
+    paint();
+    onTheme(paint);
+    const legend = h("div", { class: "legend" }, "share of values: 0.01 %", ramp, "100 % (logarithmic)");
+    const more = h("button", { class: "quiet", hidden: true, onclick: () => this.#more() });
+    super(view, {
+      id: "heat",
+      title: "Colourful dimension",
+      hint: "The histogram of each layer over the steps: how its values are spread, from negative to positive.",
+      body: h("div", {}, legend, cards, more),
+    });
+    Object.assign(this, { cards, more, limit: CARDS, shown: new Map(), waiting: [] });
+  }
+
+  async load() {
+    const { choice, runs } = this.view;
+    const picks = choice.picked(runs[0].about, choice.kind);
+    const key = JSON.stringify([choice.kind, runs.map((run) => run.name), picks.map((pick) => pick.key)]);
+    if (key !== this.key) this.#build(picks);
+    this.key = key;
+    for (const card of this.shown.values()) card.panel.invalidate();
+  }
+
+  #build(picks) {
+    const { choice, runs } = this.view;
+    const others = runs.length > 1 ? runs[1].same(picks, choice.kind) : [];
+    const { about } = runs[0];
+    const types = new Map(about.modules);
+    this.picks = picks;
+    this.shown = new Map();
+    for (const [n, pick] of picks.slice(0, this.limit).entries()) {
+      const label = (run) => `Histogram of ${KINDS[choice.kind]} of ${pick.name} over the steps${runs.length > 1 ? `, ${run.name}` : ""}. Arrow keys read values.`;
+      const charts = runs.map((run, second) => ({
+        run,
+        number: second ? others[n]?.number : pick.number,
+        chart: new Heat(label(run)),
+      }));
+      const health = worst(about.health[pick.site]);
+      const element = h(
+        "article",
+        { class: "heat" },
+        h("h3", {}, h("span", { class: "name" }, pick.name), " ", h("span", { class: "type" }, types.get(pick.site) ?? "")),
+        health === "unknown" ? null : badge(health, (about.health[pick.site] ?? []).map(([, why]) => why).join("; ")),
+        ...charts.map(({ run, chart }) => [runs.length > 1 ? h("p", { class: "of" }, run.name) : null, chart.element]).flat(),
+      );
+      const card = { element, charts, pick };
+      card.panel = new Panel(element, () => this.#draw(card));
+      this.shown.set(pick.key, card);
+    }
+    fill(this.cards, ...[...this.shown.values()].map((card) => card.element));
+    if (!picks.length) fill(this.cards, h("p", { class: "empty" }, "No layer matches; clear the filter."));
+    this.more.hidden = picks.length <= this.limit;
+    this.more.textContent = `Show more (${this.shown.size} of ${picks.length})`;
+  }
+
+  #more() {
+    this.limit += CARDS;
+    this.key = null;
+    this.invalidate();
+  }
+
+  async #draw(card) {
+    await Promise.all(
+      card.charts.map(async ({ run, number, chart }) => {
+        chart.show(number === undefined ? null : await this.#image(run, number));
+      }),
+    );
+  }
+
+  /** Cards that come into view together are asked for together. */
+  #image(run, number) {
+    return new Promise((resolve, reject) => {
+      this.waiting.push({ run, number, resolve, reject });
+      if (this.waiting.length === 1) setTimeout(() => this.#ask(), 30);
+    });
+  }
+
+  async #ask() {
+    const waiting = this.waiting;
+    this.waiting = [];
+    for (const run of this.view.runs) {
+      const mine = waiting.filter((one) => one.run === run).sort((a, b) => a.number - b.number);
+      for (let n = 0; n < mine.length; n += IMAGES) {
+        const some = mine.slice(n, n + IMAGES);
+        try {
+          const images = await run.heat(some.map((one) => one.number));
+          some.forEach((one, place) => one.resolve(images[place]));
+        } catch (error) {
+          for (const one of some) one.reject(error);
+        }
+      }
+    }
+  }
+
+  table() {
+    const drawn = [...this.shown.values()].filter((card) => card.charts[0].chart.image).slice(0, 12);
+    if (!drawn.length) return null;
+    return h("div", {}, ...drawn.flatMap((card) => card.charts.map((one) => this.#numbers(card, one))));
+  }
+
+  #numbers(card, { run, chart }) {
+    if (!chart.image) return null;
+    const { starts, rows, edges, pixels } = chart.image;
+    const bytes = bytesOf(pixels);
+    const columns = sampled([...starts.keys()], 10);
+    const two = this.view.runs.length > 1 ? ` (${run.name})` : "";
+    return table(
+      `${card.pick.name}${two}: share of values`,
+      ["values", ...columns.map((column) => `step ${whole(starts[column])}`)],
+      Array.from({ length: rows }, (_, row) => [
+        rangeOf(edges, row),
+        ...columns.map((column) => shareOf(bytes[row * starts.length + column])),
+      ]),
+    );
+  }
+}
+
+class AtStep extends Section {
+  constructor(view, facts, chart) {
+    const legend = h("div", { class: "legend" });
+    super(view, { ...facts, body: h("div", {}, chart.element, legend) });
+    Object.assign(this, { chart, legend });
+  }
+
+  async load() {
+    const { choice, runs } = this.view;
+    const kind = this.kind();
+    const picks = kind ? choice.picked(runs[0].about, kind) : [];
+    const step = this.view.step();
+    const answers = await Promise.all(
+      runs.map(async (run, second) => {
+        const mine = second ? run.same(picks, kind) : picks;
+        const rows = step === null ? [] : await run.at(mine.map((pick) => pick?.number).filter((n) => n !== undefined), step);
+        let next = 0;
+        return mine.map((pick) => (pick ? (rows[next++] ?? null) : null));
+      }),
+    );
+    this.names = picks.map((pick) => pick.name);
+    this.rows = picks.map((_, n) => answers.map((rows) => rows[n]));
+    this.step = step;
+    fill(this.legend, ...(runs.length > 1 ? runKey(runs, "fills") : []));
+    this.draw(kind);
+  }
+
+  /** A table with a row for each site and run, and a column for each of {heading: row -> text}. */
+  listed(caption, columns) {
+    const { runs } = this.view;
+    const rows = this.names.flatMap((name, n) =>
+      this.rows[n].map((row, second) => [
+        runs.length > 1 ? `${name} (${runs[second].name})` : name,
+        ...(row ? Object.values(columns).map((of) => of(row)) : Object.keys(columns).map(() => "–")),
+      ]),
+    );
+    return rows.length ? table(caption, ["site", ...Object.keys(columns)], rows) : null;
+  }
+}
+
+export class FlowSection extends AtStep {
+  constructor(view) {
+    const hint = "How large gradients are from the first layer to the last. Red marks: zero, NaN or Inf.";
+    super(view, { id: "flow", title: "Gradient flow", hint }, new Flow("Gradient flow"));
+  }
+
+  kind() {
+    return this.view.choice.flow;
+  }
+
+  draw(kind) {
+    this.chart.label = `L2 norm of ${KINDS[kind]} of ${this.names.length} sites at step ${this.step}. Arrow keys read values.`;
+    const word = kind ? undefined : "this run has no gradients: watch with grads=True";
+    this.chart.show({ names: this.names, rows: this.rows, stat: "l2", label: "L2 norm", word });
+  }
+
+  table() {
+    if (!this.rows) return null;
+    return this.listed(`${KINDS[this.kind()] ?? "gradients"} at step ${whole(this.step ?? 0)}`, {
+      step: (row) => whole(row.step),
+      "L2 norm": (row) => short(row.l2),
+      "largest magnitude": (row) => short(row.absmax),
+      mean: (row) => short(row.mean),
+      NaN: (row) => whole(row.nan ?? 0),
+      Inf: (row) => whole(row.inf ?? 0),
+    });
+  }
+}
+
+export class BoxesSection extends AtStep {
+  constructor(view) {
+    const hint = "Boxes hold half of the values, whiskers 98 %, the bar is the median; the scale is logarithmic on both sides of zero.";
+    super(view, { id: "boxes", title: "Distributions", hint }, new Boxes("Distributions"));
+  }
+
+  kind() {
+    return this.view.choice.kind;
+  }
+
+  draw(kind) {
+    this.chart.label = `How ${KINDS[kind]} of ${this.names.length} sites are spread at step ${this.step}. Arrow keys read values.`;
+    this.chart.show({ names: this.names, rows: this.rows, label: "value", word: "no finite values at this step, or no histograms" });
+  }
+
+  table() {
+    if (!this.rows) return null;
+    const quantile = (n) => (row) => (row.quantiles ? short(row.quantiles[n]) : "–");
+    return this.listed(`${KINDS[this.kind()]} at step ${whole(this.step ?? 0)}`, {
+      step: (row) => whole(row.step),
+      smallest: (row) => short(row.min),
+      "1 %": quantile(0),
+      "25 %": quantile(1),
+      median: quantile(2),
+      "75 %": quantile(3),
+      "99 %": quantile(4),
+      largest: (row) => short(row.max),
+    });
+  }
+}

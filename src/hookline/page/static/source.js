@@ -1,0 +1,115 @@
+// source: where the numbers come from: the server that sent this page, or the page itself (a report).
+
+function floatsOf(text) {
+  const bytes = bytesOf(text);
+  return new Float32Array(bytes.buffer, 0, bytes.length >> 2);
+}
+
+export function bytesOf(text) {
+  return Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+}
+
+async function answered(response) {
+  if (response.ok) return response.json();
+  let text = `${response.status} ${response.statusText}`;
+  try {
+    text = (await response.json()).error ?? text;
+  } catch {
+    // not JSON: the status says what there is to say
+  }
+  throw new Error(text);
+}
+
+/** Asks the server; questions of one kind that come together go in one request. */
+export class ServerSource {
+  live = true;
+
+  async runs() {
+    return (await answered(await fetch("/api/runs"))).runs;
+  }
+
+  about(run) {
+    return fetch(`/api/run?run=${encodeURIComponent(run)}`).then(answered);
+  }
+
+  async curves(run, series, stat, points) {
+    if (!series.length) return { x: [], values: [], bad: [], spans: false };
+    const answer = await this.#ask("curves", { run, series: series.slice(0, 1000), stat, points });
+    return { ...answer, values: answer.values.map(floatsOf) };
+  }
+
+  async heat(run, series, columns) {
+    return (await this.#ask("heat", { run, series, columns })).images;
+  }
+
+  async at(run, series, step) {
+    if (!series.length) return [];
+    return (await this.#ask("at", { run, series: series.slice(0, 1000), step })).rows;
+  }
+
+  #ask(what, question) {
+    const headers = { "Content-Type": "application/json" };
+    return fetch(`/api/${what}`, { method: "POST", headers, body: JSON.stringify(question) }).then(answered);
+  }
+
+  /** One stream for the page: news of these runs, or of the list of all. */
+  listen(runs, heard, lost) {
+    const query = runs.map((run) => `run=${encodeURIComponent(run)}`).join("&");
+    const stream = new EventSource(`/api/events?${query}`);
+    stream.onmessage = (event) => heard(JSON.parse(event.data));
+    stream.onerror = () => lost(true);
+    stream.onopen = () => lost(false);
+    return () => stream.close();
+  }
+}
+
+/** Answers from what is written into the page. */
+export class ReportSource {
+  live = false;
+
+  constructor(data) {
+    this.data = data;
+    this.bundles = data.curves.map((bundle) => ({
+      ...bundle,
+      place: new Map(bundle.series.map((number, place) => [number, place])),
+    }));
+  }
+
+  static async open(text) {
+    const packed = new Blob([bytesOf(text)]).stream().pipeThrough(new DecompressionStream("gzip"));
+    return new ReportSource(await new Response(packed).json());
+  }
+
+  async runs() {
+    return [];
+  }
+
+  async about() {
+    return this.data.about;
+  }
+
+  async curves(_, series, stat) {
+    const bundle = this.bundles.find((one) => one.place.has(series[0]));
+    if (!bundle) return { x: [], values: [], bad: [], spans: false };
+    const places = series.map((number) => bundle.place.get(number));
+    return {
+      x: bundle.x,
+      spans: bundle.spans,
+      values: places.map((place) => floatsOf(bundle.stats[stat][place])),
+      bad: places.map((place) => bundle.bad[place]),
+    };
+  }
+
+  async heat(_, series) {
+    return series.map((number) => this.data.heat[number] ?? null);
+  }
+
+  async at(_, series, step) {
+    const rows = this.data.at[step] ?? {};
+    return series.map((number) => rows[number] ?? null);
+  }
+
+  listen() {
+    return () => {};
+  }
+}

@@ -1,0 +1,117 @@
+// tree: the modules of a model, each with its health; the part that is chosen filters the charts.
+
+import { fill, h } from "./dom.js";
+import { HEALTH, worst } from "./words.js";
+
+const ORDER = Object.keys(HEALTH);
+const AT_ONCE = 300;
+
+/** The sign, colour and word of a layer's health. */
+export function badge(health, why) {
+  const { sign, word } = HEALTH[health];
+  return h(
+    "span",
+    { class: `badge ${health}`, title: why ?? HEALTH[health].title },
+    h("span", { class: "sign", "aria-hidden": "true" }, sign),
+    ` ${word}`,
+  );
+}
+
+export class Tree {
+  #open = new Set([""]);
+
+  /** `choose(name)` is called with the name of a module, or null when it is chosen again. */
+  constructor(choose) {
+    this.choose = choose;
+    this.element = h("div", { class: "tree" });
+  }
+
+  /** Shows modules [(name, type)] whose names `wanted` has, with all that lies above these. */
+  show({ modules, health, wanted, chosen, filtered }) {
+    this.health = health;
+    this.chosen = chosen;
+    const root = { name: null, children: new Map(), type: "" };
+    for (const [name, type] of modules) {
+      if (name === "") root.model = { name, type, children: new Map(), label: "(model)", wanted: wanted("") };
+      else place(root, name, type, wanted(name));
+    }
+    const nodes = [...(root.model ? [root.model] : []), ...root.children.values()];
+    const kept = nodes.filter((node) => weigh(node, health));
+    this.filtered = filtered;
+    const focused = this.element.contains(document.activeElement) ? document.activeElement.dataset.name : null;
+    fill(this.element, kept.length ? this.#list(kept) : h("p", { class: "empty" }, "No layer matches."));
+    if (focused !== null) this.element.querySelector(`[data-name="${CSS.escape(focused)}"]`)?.focus();
+  }
+
+  #list(nodes) {
+    const list = h("ul", {}, ...nodes.slice(0, AT_ONCE).map((node) => this.#node(node)));
+    if (nodes.length > AT_ONCE) list.append(h("li", { class: "empty" }, `and ${nodes.length - AT_ONCE} more: filter`));
+    return list;
+  }
+
+  #node(node) {
+    const children = [...node.children.values()].filter((child) => child.kept);
+    const own = worst(this.health[node.name]);
+    const why = (this.health[node.name] ?? []).map(([, text]) => text).join("; ");
+    const worse = ORDER.indexOf(node.below) < Math.min(ORDER.indexOf(own), ORDER.indexOf("healthy"));
+    const below = children.length && worse ? node.below : null;
+    const chosen = this.chosen === node.name;
+    const button = h(
+      "button",
+      {
+        class: `layer ${chosen ? "chosen" : ""}`,
+        "aria-pressed": String(chosen),
+        "data-name": node.name,
+        onclick: () => this.choose(chosen ? null : node.name),
+      },
+      h("span", { class: "name" }, node.label),
+      node.type ? h("span", { class: "type" }, node.type) : null,
+      badge(own, why),
+      why ? h("span", { class: "why" }, why) : null,
+    );
+    if (!children.length) return h("li", {}, button);
+    const open = this.#open.has(node.name) || this.filtered || (below && !this.#open.has(`-${node.name}`));
+    const inner = h("div", { class: "inner" });
+    const fold = h("button", {
+      class: "fold",
+      "aria-expanded": String(Boolean(open)),
+      "aria-label": `parts of ${node.label}`,
+      onclick: () => {
+        const now = fold.getAttribute("aria-expanded") !== "true";
+        fold.setAttribute("aria-expanded", String(now));
+        this.#open.delete(now ? `-${node.name}` : node.name);
+        this.#open.add(now ? node.name : `-${node.name}`);
+        fill(inner, now ? this.#list(children) : []);
+      },
+    });
+    if (open) inner.append(this.#list(children));
+    const hint = below ? h("span", { class: "below" }, "inside: ", badge(below)) : null;
+    return h("li", {}, h("div", { class: "parent" }, fold, button, hint), inner);
+  }
+}
+
+function place(root, name, type, wanted) {
+  let at = root;
+  const parts = name.split(".");
+  parts.forEach((part, depth) => {
+    const path = parts.slice(0, depth + 1).join(".");
+    if (!at.children.has(part)) at.children.set(part, { name: path, type: "", children: new Map(), label: part });
+    at = at.children.get(part);
+  });
+  at.type = type;
+  at.wanted = wanted;
+}
+
+/** Whether anything of a node is wanted; notes the worst health below it. */
+function weigh(node, health) {
+  node.below = "unknown";
+  let kept = Boolean(node.wanted);
+  for (const child of node.children.values()) {
+    kept = weigh(child, health) || kept;
+    for (const one of [worst(health[child.name]), child.below]) {
+      if (ORDER.indexOf(one) < ORDER.indexOf(node.below)) node.below = one;
+    }
+  }
+  node.kept = kept;
+  return kept;
+}

@@ -1,0 +1,44 @@
+"""Tags: what a number is called in trackers that know names and numbers only: kind/statistic/site."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hookline.sinks.frames import FIXED, Row
+from hookline.sites import label_of
+
+STATS = ("mean", "std", "absmax", "near_zero", "nan", "inf")
+"""Sent where nobody says which; and whatever else a row has, as `ratio` or a statistic of your own."""
+KINDS = ("input", "output", "grad_input", "grad_output", "param", "param_grad", "update")
+
+
+def tag(row: Row, stat: str) -> str:
+    """The name of a statistic of a row.
+
+    >>> row = {"site": "", "kind": "output", "call": 0, "rank": 0, "mode": "train"}
+    >>> tag(row, "std"), tag({**row, "site": "fc", "call": 1, "mode": "eval", "rank": 3}, "std")
+    ('output/std/(model)', 'output/std/fc #1 @eval @rank3')
+    """
+    mode = "" if row["mode"] == "train" else f" @{row['mode']}"
+    rank = f" @rank{row['rank']}" if row["rank"] else ""
+    return f"{row['kind']}/{stat}/{label_of(row)}{mode}{rank}"
+
+
+def scalars(row: Row, stats: Sequence[str] | None = None) -> dict[str, float]:
+    """The numbers of a row by their tags: those asked for, as far as it has them."""
+    if stats is None:
+        stats = [*STATS, *(name for name in row if name not in FIXED)]
+    return {tag(row, name): float(row[name]) for name in stats if _is_number(row.get(name))}
+
+
+def by_step(rows: list[Row]) -> dict[int, list[Row]]:
+    """The rows of each step, in the order in which they came."""
+    found: dict[int, list[Row]] = {}
+    for row in rows:
+        found.setdefault(row["step"], []).append(row)
+    return found
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -1,0 +1,405 @@
+"""The page's server: what it tells of runs is what is in them, and long runs lose no spike."""
+
+import base64
+import http.client
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import hookline
+from hookline.page.health import owners, verdicts
+from hookline.page.reading import OpenRun
+from hookline.page.shrink import axis, marked, onto
+from pages import NAN, Client, layers, row, store
+
+
+def decoded(text):
+    return np.frombuffer(base64.b64decode(text), "<f4")
+
+
+@pytest.fixture
+def served(tmp_path):
+    layers(tmp_path / "a")
+    layers(tmp_path / "deep" / "b", steps=3)
+    with hookline.serve(tmp_path) as server:
+        yield Client(server.url)
+
+
+def test_runs_below_the_folder_are_listed(served):
+    status, answer = served.get("/api/runs")
+    runs = {run["name"]: run for run in answer["runs"]}
+    assert status == 200 and set(runs) == {"a", "deep/b"}
+    assert runs["a"]["last"] == 11 and runs["a"]["state"] == "ended" and runs["a"]["modules"] == 6
+
+
+def test_a_run_given_directly_is_listed_by_its_name(tmp_path):
+    layers(tmp_path / "mine")
+    with hookline.serve(tmp_path / "mine") as server:
+        assert [run["name"] for run in Client(server.url).get("/api/runs")[1]["runs"]] == ["mine"]
+
+
+def test_an_unreadable_run_is_listed_with_the_reason(tmp_path):
+    layers(tmp_path / "good")
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / "rank0-0000.sqlite").write_bytes(b"garbage" * 500)
+    with hookline.serve(tmp_path) as server:
+        client = Client(server.url)
+        runs = {run["name"]: run for run in client.get("/api/runs")[1]["runs"]}
+        assert "not a file of a hookline run" in runs["bad"]["error"] and "error" not in runs["good"]
+        status, answer = client.get("/api/run?run=bad")
+        assert status == 404 and "not a file of a hookline run" in answer["error"]
+
+
+def test_a_run_is_described(served):
+    status, about = served.get("/api/run?run=a")
+    assert status == 200 and about["steps"] == list(range(12)) and about["progress"] == 1
+    assert ["a.fc", "Linear"] in about["modules"] and about["meta"]["model"] == "Net"
+    assert {series[1] for series in about["series"]} == {"output", "grad_output", "param_grad", "update"}
+    assert "ratio" in about["stats"] and all(found == [] for found in about["health"].values())
+
+
+def test_curves_are_the_statistics_of_the_run(served, tmp_path):
+    about = served.get("/api/run?run=a")[1]
+    with hookline.open_run(tmp_path / "a") as run:
+        for number, (site, kind, *_) in enumerate(about["series"]):
+            status, answer = served.ask("curves", run="a", series=[number], stat="std")
+            rows = run.rows(site, kind)
+            assert status == 200 and answer["x"] == [one["step"] for one in rows] and not answer["spans"]
+            np.testing.assert_array_equal(decoded(answer["values"][0]), np.float32([one["std"] for one in rows]))
+
+
+def test_images_hold_the_histograms(served, tmp_path):
+    _, answer = served.ask("heat", run="a", series=[0], columns=50)
+    (image,) = answer["images"]
+    assert image["starts"] == list(range(12)) and len(image["edges"]) == image["rows"] and image["bad"] == []
+    pixels = np.frombuffer(base64.b64decode(image["pixels"]), np.uint8).reshape(image["rows"], 12)
+    assert image["edges"] == sorted(image["edges"], reverse=True) and (pixels.max(axis=0) > 100).all()
+    share = np.where(pixels > 0, 1e-4 ** (1 - (pixels - 1.0) / 254), 0).sum(axis=0)
+    assert (abs(share - 1) < 0.1).all(), "all values of a step are in its column"
+
+
+def test_a_step_has_its_rows_and_quantiles(served, tmp_path):
+    about = served.get("/api/run?run=a")[1]
+    _, answer = served.ask("at", run="a", series=list(range(len(about["series"]))), step=5)
+    with hookline.open_run(tmp_path / "a") as run:
+        for (site, kind, *_), got in zip(about["series"], answer["rows"], strict=True):
+            (expected,) = run.rows(site, kind, steps=(5, 5))
+            assert got["step"] == 5 and got["std"] == pytest.approx(expected["std"], rel=1e-5)
+            assert sorted(got["quantiles"]) == got["quantiles"]
+            assert expected["min"] <= got["quantiles"][2] <= expected["max"]
+    _, later = served.ask("at", run="a", series=[0], step=999)
+    assert later["rows"][0]["step"] == 11, "the last step there is"
+
+
+def test_no_spike_is_lost_and_nothing_is_made_up():
+    steps = np.arange(0, 5000, 2)
+    random = np.random.default_rng(1)
+    for _ in range(50):
+        values = random.standard_normal(len(steps))
+        values[random.integers(0, len(steps), 3)] *= 1e6
+        values[random.integers(0, len(steps), 40)] = NAN
+        x, starts = axis(steps, 300)
+        shown = onto(x, starts, steps, values)
+        assert len(shown) == len(x) <= 300 and (np.diff(x) >= 0).all()
+        assert np.nanmax(shown) == np.nanmax(values) and np.nanmin(shown) == np.nanmin(values)
+        assert set(shown[~np.isnan(shown)]) <= set(values[~np.isnan(values)])
+
+
+def test_few_steps_are_shown_as_they_are():
+    x, starts = axis(np.asarray([1, 5, 9]), 10)
+    assert starts is None and onto(x, starts, np.asarray([5]), np.asarray([2.0])).tolist()[1] == 2.0
+    assert marked(x, starts, np.asarray([9])) == [2]
+    x, starts = axis(np.arange(100), 10)
+    assert marked(x, starts, np.asarray([3, 99])) == [0, 8]
+
+
+def test_not_a_number_is_told_apart_from_not_recorded(tmp_path):
+    rows = [row("fc", step, values=(NAN, 1.0) if step == 3 else (0.5, 1.0)) for step in range(6)]
+    store(tmp_path / "a", [*rows, *(row("other", step) for step in range(0, 6, 2))])
+    with hookline.serve(tmp_path) as server:
+        _, answer = Client(server.url).ask("curves", run="a", series=[0, 1], stat="mean")
+    assert answer["bad"] == [[3], []] and answer["x"] == list(range(6))
+    assert np.isnan(decoded(answer["values"][1])).tolist() == [False, True] * 3
+
+
+def test_a_step_that_was_written_twice_counts_as_it_was_written_last(tmp_path):
+    for value in (1.0, 2.0):  # two processes, one after the other, in one folder
+        store(tmp_path / "a", [row(step=step, values=(value, value)) for step in range(3)])
+    run = OpenRun(tmp_path / "a", "a")
+    run.catch_up()
+    steps, stats = run.columns(0)
+    assert steps.tolist() == [0, 1, 2] and stats["mean"].tolist() == [2.0, 2.0, 2.0] and len(run.series) == 1
+    run.close()
+
+
+def test_ranks_are_series_of_their_own(tmp_path):
+    store(tmp_path / "a", [row(values=(1.0,))])
+    store(tmp_path / "a", [row(values=(3.0,))], rank=1)
+    run = OpenRun(tmp_path / "a", "a")
+    run.catch_up()
+    assert {(one.rank, run.columns(n).stats["mean"][0]) for n, one in enumerate(run.series)} == {
+        (0, 1.0),
+        (1, 3.0),
+    }
+    run.close()
+
+
+def test_a_run_of_the_older_format_is_shown(tmp_path):
+    (tmp_path / "old").mkdir()
+    shutil.copy(Path(__file__).parent / "data" / "run-format-1.sqlite", tmp_path / "old" / "rank0-0000.sqlite")
+    with hookline.serve(tmp_path) as server:
+        client = Client(server.url)
+        assert client.get("/api/run?run=old")[1]["steps"] == [0, 1, 2]
+        (image,) = client.ask("heat", run="old", series=[0])[1]["images"]
+        assert image["starts"] == [0, 1, 2] and image["bad"] == [0, 1, 2]
+
+
+# Health
+
+
+def found(rows, modules=("", "fc", "far")):
+    class Held:
+        """Rows as the page reads them, without a file."""
+
+        def __init__(self):
+            keys = dict.fromkeys((r["site"], r["kind"], r["mode"]) for r in rows)
+            self.series = [type("S", (), {"site": s, "kind": k, "mode": m, "call": 0}) for s, k, m in keys]
+
+        def columns(self, number):
+            one = self.series[number]
+            mine = [r for r in rows if (r["site"], r["kind"], r["mode"]) == (one.site, one.kind, one.mode)]
+            names = [n for n in mine[0] if isinstance(mine[0][n], (int, float))]
+            return np.asarray([r["step"] for r in mine]), {
+                n: np.asarray([float(r[n]) for r in mine]) for n in names
+            }
+
+    sites = [r["site"] for r in rows]
+    return {name: [f.what for f in some] for name, some in verdicts(Held(), owners(modules, sites)).items()}
+
+
+def steady(site="fc", kind="output", scale=1.0, steps=20, **more):
+    return [row(site, step, kind, np.linspace(-1, 1, 40) * scale, **more) for step in range(steps)]
+
+
+@pytest.mark.parametrize(
+    ("rows", "what"),
+    [
+        (steady(), []),
+        ([*steady(), row("fc", 20, values=(NAN, 1.0))], ["nan"]),
+        ([*steady(), row("fc", 20, "grad_output", values=(np.inf, 1.0))], ["nan"]),
+        ([*steady(), row("fc.weight", 20, "param", values=(NAN, 1.0))], ["nan"]),
+        ([row("fc", step, values=np.linspace(-1, 1, 40) * 3**step) for step in range(10)], ["exploding"]),
+        (steady(scale=1e5), ["exploding"]),
+        ([row("fc", step, values=[0.0] * 99 + [1.0]) for step in range(6)], ["dead"]),
+        ([row("fc", step, values=[0.0] * 9 + [1.0]) for step in range(6)], []),
+        ([*steady(), *steady("far", "grad_output"), *steady("fc", "grad_output", 1e-6)], ["vanishing"]),
+        ([*steady(), *steady("far", "grad_output"), *steady("fc", "grad_output", 1e-3)], []),
+        ([*steady(), *steady("far", "param_grad"), *steady("fc.weight", "param_grad", 0.0)], ["vanishing"]),
+        (
+            [*steady("fc.weight", "param_grad"), *steady("fc.bias", "param_grad", 0.0)],
+            [],
+        ),
+        (steady("fc.weight", "update", 1e-9, ratio=1e-9), ["still"]),
+        (steady("fc.weight", "update", 1e-3, ratio=1e-3), []),
+    ],
+    ids=[
+        *["healthy", "nan output", "inf gradient", "nan weight", "growing", "beyond fp16", "dead", "sparse"],
+        *["vanishing", "small", "zero gradient", "bias before a norm", "still", "moving"],
+    ],
+)
+def test_health_of_a_layer(rows, what):
+    assert found(rows)["fc"] == what
+
+
+def test_one_odd_batch_is_no_finding():
+    rows = [row("fc", step, values=np.linspace(-1, 1, 40) * (1e6 if step == 18 else 1)) for step in range(20)]
+    assert found(rows)["fc"] == []
+
+
+# Live
+
+
+def test_new_steps_are_told_by_the_stream(tmp_path):
+    kept = hookline.RunStore(tmp_path / "live")
+    kept.open({"model": "Net", "sites": [["fc", "Linear"]]})
+    kept.write([row(step=0)])
+    with hookline.serve(tmp_path) as server:
+        client = Client(server.url)
+        connection = http.client.HTTPConnection(client.host, client.port, timeout=20)
+        connection.request("GET", "/api/events?run=live", headers={"Cookie": client.cookie})
+        stream = connection.getresponse()
+        assert stream.headers["Content-Type"].startswith("text/event-stream")
+
+        def news():
+            while True:
+                line = stream.readline().decode()
+                if line.startswith("data: "):
+                    return json.loads(line[6:])[0]
+
+        while (first := news())["revision"] == 0:
+            pass
+        assert first["state"]["state"] == "running"
+        kept.write([row(step=1)])
+        kept.close()
+        while (told := news())["state"]["state"] != "ended":
+            pass
+        assert told["revision"] > first["revision"]
+        assert client.get("/api/run?run=live")[1]["steps"] == [0, 1]
+        stream.close()
+        connection.close()
+
+
+def test_a_run_nobody_writes_to_any_more_is_not_called_running(tmp_path):
+    kept = hookline.RunStore(tmp_path / "a")
+    kept.write([row()])
+    kept._queue.put(None)  # the writer's thread goes on no longer, as after a kill, and no end is noted
+    kept._thread.join()
+    for file in (tmp_path / "a").iterdir():
+        os.utime(file, (time.time() - 3600, time.time() - 3600))
+    with hookline.serve(tmp_path) as server:
+        (run,) = Client(server.url).get("/api/runs")[1]["runs"]
+    assert run["state"] == "silent"
+
+
+def test_closing_ends_streams_at_once_and_twice_is_fine(tmp_path):
+    layers(tmp_path / "a")
+    server = hookline.serve(tmp_path)
+    client = Client(server.url)
+    connection = http.client.HTTPConnection(client.host, client.port, timeout=20)
+    connection.request("GET", "/api/events?run=a", headers={"Cookie": client.cookie})
+    with connection.getresponse() as stream:
+        assert stream.readline()
+        server.close()
+        server.close()
+    connection.close()
+    assert not any(thread.name == "hookline-page" for thread in threading.enumerate())
+    with pytest.raises(OSError, match="refused"):
+        http.client.HTTPConnection(client.host, client.port, timeout=5).request("GET", "/")
+
+
+# Long runs, and reports
+
+
+def test_a_million_rows_take_arrays_not_dicts(tmp_path):
+    """A tenth of it here: 40 series over 2,500 steps; as dicts these rows would be a gigabyte."""
+    kept = hookline.RunStore(tmp_path / "a")
+    one = row()
+    for step in range(2500):
+        kept.write([{**one, "site": f"layer{n}", "step": step} for n in range(40)])
+    kept.close()
+    run = OpenRun(tmp_path / "a", "a")
+    tracemalloc.start()
+    run.catch_up()
+    run.columns(0)
+    used, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(run.steps) == 2500 and len(run.series) == 40
+    assert used < 2.5 * 100_000 * 14 * 8, f"{used / 1e6:.0f} MB"
+    run.close()
+
+
+def test_a_report_is_one_file_with_everything_in_it(tmp_path):
+    layers(tmp_path / "a")
+    told = []
+    path = hookline.report(tmp_path / "a", tmp_path / "a.html", progress=told.append)
+    text = path.read_text()
+    assert told == sorted(told) and told[-1] == 1
+    assert not re.search(r"(src|href)=[\"'](?!data:|#)", text.split('id="data"')[0]), "nothing is fetched"
+    assert "default-src 'none'" in text and len(text) < 300_000
+    with hookline.open_run(tmp_path / "a") as run:
+        assert hookline.report(run, tmp_path / "again.html").read_text() == text
+
+
+@pytest.mark.parametrize(
+    ("run", "path", "says"),
+    [
+        ("missing", "a.html", "no run in"),
+        ("a", "a.pdf", "ends in .html"),
+        ("a", "nowhere/a.html", "can't be written"),
+    ],
+)
+def test_what_can_not_be_reported_is_said(tmp_path, run, path, says):
+    layers(tmp_path / "a")
+    with pytest.raises(hookline.HooklineError, match=says):
+        hookline.report(tmp_path / run, tmp_path / path)
+
+
+# The command line
+
+
+def command(*args, **options):
+    return subprocess.Popen(
+        [sys.executable, "-m", "hookline", *map(str, args)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **options,
+    )
+
+
+def test_view_prints_its_address_and_ends_with_ctrl_c(tmp_path):
+    layers(tmp_path / "a")
+    process = command("view", tmp_path, "--no-browser")
+    address = next(line.strip() for line in process.stdout if line.startswith("http"))
+    assert re.fullmatch(r"http://127\.0\.0\.1:\d+/\?token=\S{32}", address)
+    client = Client(address)
+    assert client.get("/api/runs")[1]["runs"][0]["name"] == "a"
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=20)
+    assert process.returncode == 0 and "Traceback" not in errors
+
+
+def test_view_of_no_folder_is_wrong_use(tmp_path):
+    process = command("view", tmp_path / "missing", "--no-browser")
+    _, errors = process.communicate(timeout=20)
+    assert process.returncode == 2 and "does not exist" in errors
+
+
+def test_view_on_a_port_that_is_taken_says_so(tmp_path):
+    with hookline.serve(tmp_path) as server:
+        process = command("view", tmp_path, "--no-browser", "--port", Client(server.url).port)
+        _, errors = process.communicate(timeout=20)
+    assert process.returncode == 1 and "can't listen" in errors and "Traceback" not in errors
+
+
+def test_report_from_the_command_line(tmp_path):
+    layers(tmp_path / "a")
+    process = command("report", tmp_path / "a", "-o", tmp_path / "a.html", "--json")
+    out, _ = process.communicate(timeout=60)
+    assert json.loads(out) == {"path": str(tmp_path / "a.html"), "bytes": (tmp_path / "a.html").stat().st_size}
+    process = command("report", tmp_path, "-o", tmp_path / "b.html")
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 1 and "there is no run in" in errors and "Traceback" not in errors
+
+
+def test_without_its_packages_the_page_says_what_to_install(tmp_path, monkeypatch):
+    for name in ("starlette", "uvicorn", "hookline.page.app", "hookline.page.guard"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    layers(tmp_path / "a")
+    with pytest.raises(hookline.MissingExtra, match=r"hookline\[page\]"):
+        hookline.serve(tmp_path)
+    assert hookline.report(tmp_path / "a", tmp_path / "a.html").exists(), "a report needs no server"
+
+
+def test_help_imports_no_server():
+    code = (
+        "import sys; from hookline.cli.main import hookline\n"
+        "for args in (['--help'], ['view', '--help'], ['report', '--help']):\n"
+        "    try: hookline(args)\n"
+        "    except SystemExit: pass\n"
+        "print(sorted({'starlette', 'uvicorn', 'numpy', 'torch'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
