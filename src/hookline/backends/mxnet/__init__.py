@@ -25,6 +25,7 @@ from hookline.backends.common import Common
 from hookline.backends.facts import ParameterFact, RunFacts
 from hookline.backends.mxnet import (
     blocks,
+    compat,
     describing,
     functions,
     operators,
@@ -33,6 +34,7 @@ from hookline.backends.mxnet import (
     trainers,
     values,
 )
+from hookline.backends.mxnet.quiet import unseen
 from hookline.backends.operators import Operator
 from hookline.backends.protocol import GradSink, Label
 from hookline.backends.running import Running
@@ -112,7 +114,10 @@ class MxnetBackend(Tapping, Running, Common):
         return super().listener(on_input, on_output if memory is None else counted, memory)
 
     def operator_names(self) -> tuple[Operator, ...]:
-        return tuple(Operator(name) for name in mxnet.operator.get_all_registered_operators())
+        return tuple(Operator(name) for name in compat.operator_names())
+
+    def unseen(self) -> AbstractContextManager[None]:
+        return unseen
 
     def has_fractions(self, tensor: Any) -> bool:
         return str(np.dtype(tensor.dtype).kind) == "f"

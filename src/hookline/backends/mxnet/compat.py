@@ -6,12 +6,14 @@ Checked on MXNet 1.9.1, the last release. Each entry has a test in tests/framewo
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 from collections.abc import Callable
 from typing import Any
 
 import mxnet
 from mxnet.base import _LIB, MXCallbackList, MXNetError, NDArrayHandle, c_handle_array, check_call, py_str
+from mxnet.ndarray import register
 
 NDArray: Any = mxnet.nd.NDArray
 NumpyArray: Any = mxnet.np.ndarray
@@ -129,6 +131,42 @@ def set_op_hook(block: Any, callback: Callable[[bytes, bytes, int], None]) -> Ca
             block._clear_cached_op()
 
     return restore
+
+
+# Operators that run one by one
+
+_invoke: list[Callable[..., Any]] = []
+
+
+def wrap_invoke(around: Callable[..., Any]) -> None:
+    """Has `around(invoke, ...)` run in place of the one function that all operators of arrays are called by."""
+    _invoke.append(register._imperative_invoke)
+    register._imperative_invoke = functools.partial(around, _invoke[0])
+
+
+def unwrap_invoke() -> None:
+    register._imperative_invoke = _invoke.pop()
+
+
+@functools.cache
+def operator_name(handle: int) -> str:
+    """The name of the operator that a handle stands for."""
+    name = ctypes.c_char_p()
+    check_call(_LIB.MXSymbolGetAtomicSymbolName(ctypes.c_void_p(handle), ctypes.byref(name)))
+    return text(name.value or b"")
+
+
+@functools.cache
+def backward_operator(name: str) -> str:
+    """What MXNet calls the backward of an operator; most have one of their own."""
+    wanted = f"_backward_{name.removeprefix('_')}"
+    return wanted if wanted in operator_names() else f"{name}_backward"
+
+
+@functools.cache
+def operator_names() -> frozenset[str]:
+    """Every operator there is."""
+    return frozenset(mxnet.operator.get_all_registered_operators())
 
 
 # Arrays

@@ -32,9 +32,15 @@ class Held:
 _held: WeakKeyDictionary[Any, Held] = WeakKeyDictionary()
 
 
-def hold_around(tapped: Iterable[Any]) -> Undo:
-    """Has all blocks around these, and all in them, run as written, until the returned function is called."""
+def hold_around(tapped: Iterable[Any], *, themselves: bool = False) -> Undo:
+    """Has all blocks around these, and all in them, run as written, until the returned function is called.
+
+    With `themselves` also those that nothing is around.
+    """
+    tapped = list(tapped)
     around = {id(above): above for block in tapped for above in blocks.ancestors(block)}
+    if themselves:
+        around |= {id(block): block for block in tapped}
     for above in around.values():
         _refuse_if_rewritten(above)
         _refuse_if_listened_to(above)
@@ -56,11 +62,6 @@ def hold_around(tapped: Iterable[Any]) -> Undo:
                 del _held[block]
 
     return release
-
-
-def is_held(block: Any) -> bool:
-    """Whether a tap sits inside of this block."""
-    return block in _held
 
 
 def hold_again() -> None:

@@ -1,6 +1,6 @@
 """Operators of hybridized blocks: MXNet's op hook, with names as text, arrays that own their memory, and an end.
 
-MXNet tells of the operators of a compiled graph alone. Its own `register_op_hook` hands over bytes and a handle
+MXNet's own `register_op_hook` hands over bytes and a handle
 that leaks if nobody wraps it, prints the exceptions of a callback and goes on, and can't be taken off again.
 
 The values of one operator come one by one: inputs, if asked for, then outputs. They are gathered until the next
@@ -15,9 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from mxnet.gluon import nn
-
-from hookline.backends.mxnet import blocks, compat, holding, swapping, waiting
+from hookline.backends.mxnet import blocks, compat, eager, swapping, waiting
 from hookline.backends.mxnet.graphs import Graph, Value
 from hookline.backends.mxnet.values import snapshot
 from hookline.backends.operators import BACKWARD, FORWARD, Operator, OpListener, Step
@@ -28,17 +26,23 @@ _EXPERIMENTAL = "register_op_hook is experimental"  # said at every call, whatev
 
 
 def hook_operators(model: Any, places: dict[str, Any], listener: OpListener, label: Label) -> Undo:
-    """Has `listener` told of each operator that runs in these blocks or their parts; returns the undoing."""
+    """Has `listener` told of each operator that runs in these blocks or their parts; returns the undoing.
+
+    Where all of them run in compiled graphs, that is MXNet's own op hook, with its names. Where they run as they
+    are written, see `eager.py`.
+    """
+    around = [_compiled_around(module) for module in places.values()]
+    if not all(around):
+        return eager.hook_operators(model, places, listener, label)
+    compiled = {id(block): block for found in around for block in found}
     names: dict[int, str] = {}
     inside: dict[int, Any] = {}
     for name, module in places.items():
         for below, part in blocks.walk(module):
             names.setdefault(id(part), ".".join(filter(None, (name, below))))
             inside[id(part)] = part
-    compiled = {id(block): block for module in places.values() for block in _compiled_around(module)}
-    compiled |= {
-        key: block for key, block in inside.items() if compat.is_hybrid(block) and compat.is_active(block)
-    }
+    # A part that is called by itself runs a graph of its own.
+    compiled |= {key: part for key, part in inside.items() if compat.is_hybrid(part) and compat.is_active(part)}
     for block in compiled.values():
         _refuse_if_it_would_be_silent(block)
     attached: list[Callable[[], None]] = []
@@ -62,31 +66,14 @@ def hook_operators(model: Any, places: dict[str, Any], listener: OpListener, lab
 
 
 def _compiled_around(module: Any) -> list[Any]:
-    """The outermost compiled blocks that run this one or its parts; Unsupported where some is not compiled."""
+    """The outermost compiled block that runs this one; none where it runs as it is written."""
     around = [block for block in (module, *blocks.ancestors(module)) if compat.is_hybrid(block)]
-    active = [block for block in around if compat.is_active(block) or holding.is_held(block)]
-    if active:
-        inner = {id(block) for above in active for block in blocks.below(above)}
-        return [block for block in active if id(block) not in inner]
-    if isinstance(module, nn.Sequential):  # it only calls its parts
-        return [block for part in compat.children(module).values() for block in _compiled_around(part)]
-    if compat.is_hybrid(module):
-        raise _unsupported(
-            f"{module.name!r} is not hybridized, and MXNet tells of the operators of compiled graphs alone",
-            "call its hybridize() before",
-        )
-    raise _unsupported(
-        f"{module.name!r} is no HybridBlock: what its forward computes is not compiled, and not told by MXNet",
-        "attach to the hybridized blocks in it, or make it a HybridBlock",
-    )
+    active = [block for block in around if compat.is_active(block)]
+    inner = {id(block) for above in active for block in blocks.below(above)}
+    return [block for block in active if id(block) not in inner]
 
 
 def _refuse_if_it_would_be_silent(block: Any) -> None:
-    if holding.is_held(block):
-        raise _unsupported(
-            f"{block.name!r} has other hooks inside, for which it runs as it is written, not as a compiled graph",
-            "use one after the other, or record the outermost block alone: record(net, None, ops=True)",
-        )
     if flags := [name for name in ("static_alloc", "static_shape") if compat.flags(block).get(name)]:
         raise _unsupported(
             f"{block.name!r} is hybridized with {flags[0]}=True, and there MXNet leaves operators out",

@@ -21,6 +21,7 @@ from weakref import WeakKeyDictionary
 from mxnet import symbol
 
 from hookline.backends.mxnet import compat, holding, waiting
+from hookline.backends.mxnet.quiet import unseen
 from hookline.backends.protocol import FunctionTap, Label, Rank, Tap, Undo, Wish
 from hookline.trees import leaves
 
@@ -203,20 +204,22 @@ def _called(own: Any, block: Any, args: Any, kwargs: Any) -> Any:
         return own.__call__(block, *args, **kwargs)
     waiting.raise_failure()
     before, after, forwards = taps.before, taps.after, taps.forwards
-    for tap in before:
-        if not tap.kwargs:
-            if (new := tap(block, args)) is not None:
-                args = new
-        elif (new := tap(block, args, kwargs)) is not None:
-            args, kwargs = new
+    with unseen:
+        for tap in before:
+            if not tap.kwargs:
+                if (new := tap(block, args)) is not None:
+                    args = new
+            elif (new := tap(block, args, kwargs)) is not None:
+                args, kwargs = new
     run: Callable[..., Any] = partial(own.__call__, block)
     for tap in forwards:
         run = partial(tap, run)
     output = run(*args, **kwargs)
-    for tap in after:
-        new = tap(block, args, kwargs, output) if tap.kwargs else tap(block, args, output)
-        if new is not None:
-            output = new
+    with unseen:
+        for tap in after:
+            new = tap(block, args, kwargs, output) if tap.kwargs else tap(block, args, output)
+            if new is not None:
+                output = new
     return output
 
 
