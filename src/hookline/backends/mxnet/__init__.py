@@ -8,6 +8,7 @@
 | a hybridized block | runs as written while a tap is inside (`holding.py`) | a compiled graph calls no block |
 | a parameter's gradient | read when the backward has run (`parameters.py`) | there is no hook on it |
 | a step | `gluon.Trainer.step` and `update` are wrapped (`trainers.py`) | a Trainer has no hooks |
+| an operator | MXNet's op hook (`operators.py`), and what runs each (`eager.py`) | the hook is for graphs alone |
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from hookline.backends.mxnet import (
     swapping,
     trainers,
     values,
+    waiting,
 )
 from hookline.backends.mxnet.quiet import unseen
 from hookline.backends.operators import Operator
@@ -49,6 +51,7 @@ class MxnetBackend(Tapping, Running, Common):
     framework = capabilities()["mxnet"]
 
     place = staticmethod(swapping.place)
+    settled = staticmethod(waiting.settle)
     replace_forward = staticmethod(swapping.replace_forward)
     is_live = staticmethod(functions.is_live)
     site_memory = staticmethod(parameters.heard_at)

@@ -42,6 +42,12 @@ def is_initialized(parameter: Any) -> bool:
     return parameter._data is not None
 
 
+def parameters_of(trainer: Any) -> list[Any]:
+    """The Parameters that a Trainer updates."""
+    found: list[Any] = trainer._params
+    return found
+
+
 def with_zeros(parameter: Any) -> None:
     """Has a Parameter filled with zeros: now, or once its shape is known. No random number is drawn."""
     zero = mxnet.init.Zero()
@@ -189,6 +195,7 @@ def data_pointer(array: Any) -> int:
     return pointer.value or 0
 
 
+@functools.cache
 def has_layouts_of_its_own() -> bool:
     """Whether convolutions run by oneDNN, which keeps arrays in layouts that only it can read."""
     return mxnet.runtime.Features().is_enabled("MKLDNN") and os.environ.get("MXNET_MKLDNN_ENABLED", "1") != "0"
