@@ -67,7 +67,12 @@ def is_hybrid(block: Any) -> bool:
 
 def is_active(block: Any) -> bool:
     """Whether a hybrid block runs as a compiled graph."""
-    return bool(block._active)
+    return bool(block._active) or has_no_code(block)
+
+
+def has_no_code(block: Any) -> bool:
+    """Whether a block is nothing but a graph: imported from a file, it can't run as it is written."""
+    return isinstance(block, mxnet.gluon.SymbolBlock)
 
 
 def set_active(block: Any, active: bool) -> None:

@@ -17,6 +17,7 @@ from hookline.backends.mxnet import blocks, compat, functions, holding, swapping
 from hookline.backends.mxnet.quiet import unseen
 from hookline.backends.operators import BACKWARD, FORWARD, Operator, OpListener, Scope, Step
 from hookline.backends.protocol import Label, Undo
+from hookline.errors import Unsupported
 
 _watchers: list[EagerOperators] = []
 
@@ -27,6 +28,14 @@ def hook_operators(model: Any, places: dict[str, Any], listener: OpListener, lab
     for name, module in places.items():
         for below, part in blocks.walk(module):
             inside.setdefault(id(part), (".".join(filter(None, (name, below))), part))
+    for name, part in inside.values():
+        if compat.has_no_code(part):
+            raise Unsupported(
+                backend="mxnet",
+                feature="an op hook here",
+                why=f"{name!r} is a SymbolBlock: its operators run in a graph, and those around it do not",
+                instead="attach to the SymbolBlock and to the rest one by one (where=)",
+            )
     watcher = EagerOperators(listener)
     with ExitStack() as placed:
         # Compiled parts, and the blocks themselves, run as they are written.
