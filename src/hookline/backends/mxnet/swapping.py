@@ -197,26 +197,41 @@ def swapped(own: Any) -> Any:
 
 
 def _called(own: Any, block: Any, args: Any, kwargs: Any) -> Any:
-    """One call of a block with taps."""
+    """One call of a block with taps. Written out: it runs for every call of every block with a hook."""
     taps = _taps.get(block)
     if taps is None or _is_symbolic(args, kwargs):
         # Gluon traces a graph, to learn shapes or to compile a part of this block: nothing flows.
         return own.__call__(block, *args, **kwargs)
     waiting.raise_failure()
-    before, after, forwards = taps.before, taps.after, taps.forwards
+    after, forwards = taps.after, taps.forwards
+    if taps.before:
+        args, kwargs = _before(taps.before, block, args, kwargs)
+    if forwards:
+        run: Callable[..., Any] = partial(own.__call__, block)
+        for tap in forwards:
+            run = partial(tap, run)
+        output = run(*args, **kwargs)
+    else:
+        output = own.__call__(block, *args, **kwargs)
+    return _after(after, block, args, kwargs, output) if after else output
+
+
+def _before(taps: tuple[Tap, ...], block: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
+    """The arguments to go on with."""
     with unseen:
-        for tap in before:
+        for tap in taps:
             if not tap.kwargs:
                 if (new := tap(block, args)) is not None:
                     args = new
             elif (new := tap(block, args, kwargs)) is not None:
                 args, kwargs = new
-    run: Callable[..., Any] = partial(own.__call__, block)
-    for tap in forwards:
-        run = partial(tap, run)
-    output = run(*args, **kwargs)
+    return args, kwargs
+
+
+def _after(taps: tuple[Tap, ...], block: Any, args: Any, kwargs: Any, output: Any) -> Any:
+    """The output to go on with."""
     with unseen:
-        for tap in after:
+        for tap in taps:
             new = tap(block, args, kwargs, output) if tap.kwargs else tap(block, args, output)
             if new is not None:
                 output = new
