@@ -233,20 +233,6 @@ def compiled_part_in_place(net):
     return net
 
 
-@each_way
-@pytest.mark.parametrize("compiled", [compiled_whole, compiled_in_place, compiled_part, compiled_part_in_place])
-def test_a_compiled_model(attach, compiled):
-    with silence():
-        model = compiled(Net())
-    with untouched(model), pytest.raises(Unsupported, match="compiled") as caught:
-        attach(model, None)
-    error = caught.value
-    assert error.backend == "torch" and "Instead: " in str(error)
-    assert error.feature in str(error) and error.why in str(error) and error.instead in str(error)
-    assert isinstance(error, NotImplementedError)
-    assert hookline.installed(model) == []
-
-
 # Hooks that can't be called
 
 REGISTER = {

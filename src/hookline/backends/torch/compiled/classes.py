@@ -8,6 +8,7 @@ graph; those that were compiled once are found again without compiling.
 
 from __future__ import annotations
 
+import copyreg
 import itertools
 import weakref
 from typing import Any
@@ -109,10 +110,7 @@ def _reduce_as_base(self: Any, protocol: Any) -> Any:
     kind = type(self)
     base = kind._hookline_base
     made = base.__reduce_ex__(self, protocol)
-    return tuple(_with_base(part, kind, base) for part in made) if isinstance(made, tuple) else made
-
-
-def _with_base(part: Any, kind: type, base: type) -> Any:
-    if part is kind:
-        return base
-    return tuple(_with_base(one, kind, base) for one in part) if type(part) is tuple else part
+    if isinstance(made, tuple) and made[0] is copyreg.__newobj__:  # type: ignore[attr-defined]
+        # pickle itself makes sure that this one gets the object's own class.
+        return (copyreg._reconstructor, (base, object, None), *made[2:])  # type: ignore[attr-defined]
+    return made

@@ -64,7 +64,12 @@ def define() -> torch.library.Library:
     differentiable = torch.library.register_autograd
     differentiable("hookline::passed", _back_through_passed, setup_context=_keep_for_passed, lib=library)
     differentiable("hookline::gated", _back_through_gated, setup_context=_keep_for_gated, lib=library)
+    torch.library.register_vmap("hookline::regraded", _regraded_batch, lib=library)
     return library
+
+
+def _regraded_batch(info: Any, dims: Any, grad: Tensor, ticket: Tensor | None, at: list[int], door: int) -> Any:
+    return torch.ops.hookline.regraded(grad, ticket, at, door), dims[0]
 
 
 def _ticket(*_: Any) -> Tensor:
@@ -214,7 +219,8 @@ def _regraded(grad: Tensor, ticket: Tensor | None, at: list[int], door: int) -> 
 def _gated_backward(grads: list[Tensor], ticket: Tensor | None, at: list[int], door: int) -> list[Tensor]:
     """The gradients of the places `at`, as the tap wants them."""
     run = _run(ticket, door)
-    by_place = dict(zip(at, grads, strict=True))
+    # Copies: a graph uses its memory again, and a hook may keep what it was shown.
+    by_place = {place: grad.clone() for place, grad in zip(at, grads, strict=True)}
     new = by_place if run is None else run.jointly(by_place)
     return _copied([new[place] for place in at], grads)
 
