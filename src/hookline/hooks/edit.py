@@ -189,7 +189,8 @@ class SkippedModule(SiteEdit):
         def count(module: Any, args: Any) -> None:
             self.fired += session.sees_this_context()
 
-        counting = FunctionTap(count, label, after=False, kwargs=False, needs=COUNTING)
+        own = label._replace(owner="")  # a part of the skip, not one more thing that sits on the model
+        counting = FunctionTap(count, own, after=False, kwargs=False, needs=COUNTING)
         forward = SkippedForward(self.site, self.change.instead, session)
         placements = [
             partial(backend.place, [Wish(module, counting)]),

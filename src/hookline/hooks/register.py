@@ -98,7 +98,7 @@ def installed(model: Any) -> list[Label]:
     ...     [(label.owner, label.kind, label.site) for label in installed(model)]
     [('register_forward_hook', 'forward hook', '0')]
     """
-    return resolve(model).placed(model)
+    return [label for label in resolve(model).placed(model) if label.owner]
 
 
 def _one_tap(kind: type[HookTap], hook: Hook, backend: Backend, place: Place, label: Label) -> list[Wish]:
