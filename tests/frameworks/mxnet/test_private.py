@@ -57,6 +57,10 @@ def test_an_array_of_a_graph_is_told_from_others():
     assert compat.is_in_graph(x)
     with autograd.record():
         assert compat.is_in_graph(x * 2) and not compat.is_in_graph(nd.ones(1) * 2)
+        other = nd.ones(1)
+        _ = x * other
+        # Other took part in an operation, and no gradient will ever come to it.
+        assert other._fresh_grad == 0 and not compat.is_in_graph(other)
     fresh = x._fresh_grad
     assert compat.is_in_graph(x) and x._fresh_grad == fresh  # asking changes nothing
 
