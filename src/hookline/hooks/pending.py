@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from threading import get_ident
 from typing import Any
 
 
@@ -15,17 +16,21 @@ class Pending:
     __slots__ = ("_entries",)
 
     def __init__(self) -> None:
-        self._entries: dict[int, tuple[Any, Any]] = {}
+        self._entries: dict[int, tuple[Any, Any, int]] = {}
 
     def put(self, kwargs: Any, entry: Any) -> None:
-        self._entries[id(kwargs)] = kwargs, entry  # kwargs is kept, so that its id stays its own
+        self._entries[id(kwargs)] = kwargs, entry, get_ident()  # kwargs is kept, so that its id stays its own
 
     def take(self, kwargs: Any) -> Any:
         """The entry of the call with these kwargs; None where there is none."""
         found = self._entries.pop(id(kwargs), None)
         if found is None and self._entries:
-            # Somebody's later pre-hook replaced the kwargs: the latest call under way is meant.
-            found = self._entries.popitem()[1]
+            # Somebody's later pre-hook replaced the kwargs: the latest call under way in this thread is meant.
+            here = get_ident()
+            for key, (_, entry, thread) in reversed(list(self._entries.items())):
+                if thread == here:
+                    del self._entries[key]
+                    return entry
         return None if found is None else found[1]
 
     def __len__(self) -> int:

@@ -2,7 +2,7 @@
 
 import mxnet as mx
 import pytest
-from mxnet import gluon, nd
+from mxnet import autograd, gluon, nd
 from mxnet.gluon import nn
 from mxnet.ndarray import register
 from nets import Mul, data, same_bits, step
@@ -64,6 +64,18 @@ def test_their_backward_is_told_by_the_gradients_of_their_inputs(plain):
     ]
     weight = next(e for e in seen if e.op == "_backward_FullyConnected" and e.index == 1)
     assert weight.array.asnumpy().tobytes() == expected["fc.weight gradient"].tobytes()
+
+
+def test_a_second_backward_over_the_same_graph_has_the_same_names(plain):
+    seen = []
+    with hookline.register_op_hook(plain, lambda name, op, array: seen.append(name)):
+        with autograd.record():
+            loss = plain(data(2, 3)).sum()
+        forward = len(seen)
+        loss.backward(retain_graph=True)
+        first = seen[forward:]
+        loss.backward()
+    assert len(first) == 5 and seen[forward:] == first * 2
 
 
 def test_operators_of_hooks_are_not_the_models(plain):

@@ -126,6 +126,20 @@ def test_several_inputs_of_which_some_have_a_gradient():
     assert seen == [[None, 3, 5], [None, 3, 5]]
 
 
+def test_data_that_other_blocks_have_used_before_has_no_gradient_and_the_hook_is_called():
+    first, second = mlp(), mlp()
+    x, seen = data(2, 4), []
+    with (
+        hookline.register_backward_hook(second, lambda m, gi, go: seen.append((gi, go[0].shape))),
+        hookline.record(second, grads=True) as rec,
+    ):
+        with autograd.record():
+            loss = (first(x) + second(x)).sum()  # MXNet has x in its graph by now
+        loss.backward()
+    assert seen == [((None,), (2, 3))]
+    assert rec[""].grad_input == (None,) and rec[""].grad_output.shape == (2, 3)
+
+
 def test_the_input_gradient_is_the_blocks_own_share():
     net = Mul(3)
     with hookline.record(net, grads=True) as rec:

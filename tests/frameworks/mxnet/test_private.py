@@ -1,6 +1,7 @@
 """Every private name of MXNet that `backends/mxnet/compat.py` uses is there and does what is relied on."""
 
 import ctypes
+import time
 
 import mxnet as mx
 import numpy as np
@@ -57,6 +58,10 @@ def test_an_array_of_a_graph_is_told_from_others():
     assert compat.is_in_graph(x)
     with autograd.record():
         assert compat.is_in_graph(x * 2) and not compat.is_in_graph(nd.ones(1) * 2)
+        other = nd.ones(1)
+        _ = x * other
+        # Other took part in an operation, and no gradient will ever come to it.
+        assert other._fresh_grad == 0 and not compat.is_in_graph(other)
     fresh = x._fresh_grad
     assert compat.is_in_graph(x) and x._fresh_grad == fresh  # asking changes nothing
 
@@ -97,9 +102,14 @@ def test_an_operation_of_ones_own_runs_in_the_backward():
         z = y * 3
     z.backward()
     assert x.grad.asscalar() == 30
-    del y, z
-    nd.waitall()
     assert seen[0] == (1, 1, 1, 77, 3)
+    del y, z
+    # C++ calls `delete` when the graph is gone, some time later; until then the callbacks must be there.
+    end = time.monotonic() + 10
+    while len(seen) == 1 and time.monotonic() < end:
+        nd.waitall()
+        time.sleep(0.01)
+    assert seen[1:] == [("deleted", 77)]
 
 
 def test_an_op_hook_is_put_on_a_graph_of_its_own_and_taken_off():

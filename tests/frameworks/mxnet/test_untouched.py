@@ -5,6 +5,7 @@ import os
 import pickle
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import mxnet as mx
@@ -220,3 +221,25 @@ def test_the_random_state_is_left_alone():
     hookline.summary(fresh, (2, 4))  # the copy that runs is filled without drawing
     assert (nd.random.uniform(shape=8).asnumpy() == expected).all()
     assert fresh.weight.shape == (3, 0)
+
+
+def test_recordings_in_several_threads_do_not_see_each_other():
+    net = mlp()
+    inputs = [data(2, 4) for _ in range(4)]
+    expected = [net(x).asnumpy() for x in inputs]
+
+    def work(number):
+        found = []
+        for _ in range(10):
+            with hookline.record(net, inputs=True, grads=True) as rec:
+                with autograd.record():
+                    loss = (net(inputs[number]) ** 2).sum()
+                loss.backward()
+            assert len(rec[""].calls) == 1 and (rec[""].input[0] == inputs[number]).asnumpy().all()
+            found.append((rec[""].output.asnumpy() == expected[number]).all())
+            found.append((rec[""].grad_output.asnumpy() == 2 * expected[number]).all())
+        return all(found)
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(work, range(4)))
+    assert hookline.installed(net) == []

@@ -184,12 +184,15 @@ def operator_names() -> frozenset[str]:
 
 
 def is_in_graph(array: Any) -> bool:
-    """Whether autograd knows the array: it was marked, or computed from what was. Nothing else tells."""
+    """Whether a gradient may come to the array: it was marked, or computed from what was. Nothing else tells.
+
+    MXNet puts what merely takes part in an operation into the graph as well, as a variable called null0, null1.
+    """
     try:
         array._fresh_grad = array._fresh_grad
     except MXNetError:
         return False
-    return True
+    return not mxnet.autograd.get_symbol(array).name.startswith("null")
 
 
 def data_pointer(array: Any) -> int:

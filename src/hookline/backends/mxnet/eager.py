@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
-from hookline.backends.mxnet import blocks, compat, functions, holding, swapping
+from hookline.backends.mxnet import blocks, compat, functions, holding, swapping, waiting
 from hookline.backends.mxnet.quiet import unseen
 from hookline.backends.operators import BACKWARD, FORWARD, Operator, OpListener, Scope, Step
 from hookline.backends.protocol import Label, Undo
@@ -153,9 +153,10 @@ class EagerOperators:
             outputs: list[Any] = [None] * count
             for number, grad in zip(live, grads, strict=True):
                 outputs[number] = grad
-            at = scope.backward or self._start(scope.module, BACKWARD)
+            at = scope.backward if scope.task == waiting.backward_number() else None
+            at = at or self._start(scope.module, BACKWARD)
             following = at.next.get(step) or at.then(step, Operator(operator), wanted=True)
-            scope.backward = following
+            scope.backward, scope.task = following, waiting.backward_number()
             self.listener.after(following, scope.call, outputs[0] if len(outputs) == 1 else tuple(outputs), None)
 
         led = list(inputs)

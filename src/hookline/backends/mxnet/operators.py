@@ -55,7 +55,7 @@ def hook_operators(model: Any, places: dict[str, Any], listener: OpListener, lab
     try:
         for block in compiled.values():
             hook = _hook_of(block)
-            hook.ears.append(ear := Ear(listener, names, block))
+            hook.ears.append(ear := Ear(listener, names))
             attached.append(lambda hook=hook, ear=ear: hook.without(ear))  # type: ignore[misc]
             attached.append(swapping.around_calls(block, hook.run, label._replace(site=names.get(id(block), ""))))
             hook.attach()
@@ -93,11 +93,10 @@ def _unsupported(why: str, instead: str) -> Unsupported:
 class Ear:
     """One listener, and the steps of the operators that it is told of."""
 
-    def __init__(self, listener: OpListener, names: dict[int, str], block: Any) -> None:
+    def __init__(self, listener: OpListener, names: dict[int, str]) -> None:
         self.listener = listener
         self.mine = True
         self._names = names
-        self._home = block
         self._steps: dict[tuple[str, str, str], Step] = {}
         self._latest: dict[tuple[str, str], Step] = {}
 
@@ -230,11 +229,6 @@ _hooks: dict[int, BlockHook] = {}
 
 def _hook_of(block: Any) -> BlockHook:
     return _hooks.setdefault(id(block), BlockHook(block))
-
-
-def has_op_hook(block: Any) -> bool:
-    """Whether somebody listens to the operators of this block."""
-    return id(block) in _hooks
 
 
 @contextmanager

@@ -27,6 +27,7 @@ class _Taps:
 
     def __init__(self) -> None:
         self.count = 0
+        self.backwards = 0
         self.failures: list[BaseException] = []
         self.before_settling: list[Callable[[], None]] = []
         self.replaced: list[tuple[Any, str, Any, Any]] = []
@@ -74,6 +75,11 @@ def keeping_failures() -> Iterator[None]:
         _taps.here.depth = before
 
 
+def backward_number() -> int:
+    """Which backward is under way, of those that were waited for."""
+    return _taps.backwards
+
+
 def before_settling(finish: Callable[[], None]) -> Undo:
     """Has `finish` called when a backward has come to its end, until the returned function is called."""
     _taps.before_settling.append(finish)
@@ -101,6 +107,7 @@ def raise_failure() -> None:
 def _waiting(start: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(start)
     def started(*args: Any, **kwargs: Any) -> Any:
+        _taps.backwards += 1
         result = start(*args, **kwargs)
         settle()
         return result
