@@ -14,6 +14,10 @@ FRAMEWORK = Framework(
             "MindSpore has no tensors without memory to run a model on, so nothing is counted",
             "summary(model, ...) without these columns, or a PyTorch twin of the model",
         ),
+        trace=No(
+            "which call feeds which is lost where MindSpore copies a view behind the operators that it tells of",
+            "record(model).names for the order of execution, summary(model, ...) for the tree",
+        ),
         compiled=No(
             "graph mode and ms.jit compile a hook as a part of the graph and drop what it does in Python",
             "set_context(mode=PYNATIVE_MODE) and no ms.jit around these cells, MS_JIT=0 in the environment, "
