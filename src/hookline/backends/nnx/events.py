@@ -170,13 +170,27 @@ later: deque[Callable[[], None]] = deque()
 
 
 def send(
-    mark: int, program: int, tell: Callable[[list[Any]], None], arrays: list[Any], *, light: bool = False
+    mark: int,
+    program: int,
+    tell: Callable[[list[Any]], None],
+    arrays: list[Any],
+    reducers: list[Callable[[Any], Any] | None] | None = None,
+    *,
+    light: bool = False,
 ) -> None:
-    """Has the code that is traced now put an event into the queue whenever it runs."""
+    """Has the code that is traced now put an event into the queue whenever it runs.
+
+    `reducers` are for the first of the arrays: what makes something smaller of it when it arrives, if not None.
+    """
+    made = [*(reducers or ()), *[None] * (len(arrays) - len(reducers or ()))]
 
     def put(*values: Any) -> None:
         # Copies: the memory belongs to the program that runs.
-        queue.put(Event(mark, program, tell, [np.array(value) for value in values], light))
+        kept = [
+            np.array(value) if reduce is None else reduce(np.asarray(value))
+            for reduce, value in zip(made, values, strict=True)
+        ]
+        queue.put(Event(mark, program, tell, kept, light))
 
     call_back(put, arrays)
 

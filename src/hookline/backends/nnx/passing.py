@@ -128,7 +128,8 @@ class _Traced:
 
         def emit(differentiated: bool, arrays: Any) -> None:
             tell = partial(self._tell_end, differentiated, given, made)
-            send(place, self.program, tell, list(arrays), light=self.light)
+            reducers = [None, *given.reducers, *made.reducers]
+            send(place, self.program, tell, list(arrays), reducers, light=self.light)
 
         if not found:
             emit(False, arrays)
@@ -157,7 +158,14 @@ class _Traced:
             known = [(at, grad) for at, grad in zip(found_at, grads, strict=True) if grad is not None]
             packing = Packing([grad for _, grad in known], self._spec.grads)
             tell = partial(self._tell_gradient, which, packing, [at for at, _ in known])
-            send(next(numbers), self.program, tell, [carried[0], *packing.taken()], light=self.light)
+            send(
+                next(numbers),
+                self.program,
+                tell,
+                [carried[0], *packing.taken()],
+                [None, *packing.reducers],
+                light=self.light,
+            )
 
         return relaid(tree, found, led([leaf for leaf, _ in found], backward, (mark,)))
 
