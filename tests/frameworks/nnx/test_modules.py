@@ -117,6 +117,8 @@ def test_summary_runs_on_shapes_and_leaves_random_streams_alone():
     assert model.drop.rngs.count[...] == count
     huge = hookline.summary(nnx.Linear(10, 10, rngs=nnx.Rngs(0)), (10**9, 10))
     assert huge.rows[0]["output"] == [10**9, 10]
+    table = hookline.summary(nnx.Embed(5, 3, rngs=nnx.Rngs(0)), (2,))
+    assert table.rows[0]["output"] == [2, 3]  # taken for integers
     with pytest.raises(hookline.ForwardError, match=r"'stem' \(Linear\) raised"):
         hookline.summary(model, (7, 3))
     with pytest.raises(hookline.Unsupported, match="XLA counts the cost of whole programs"):

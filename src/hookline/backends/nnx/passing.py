@@ -31,7 +31,8 @@ def passed(post: Post, spec: Spec, module: Any, args: Any, kwargs: Any) -> Any:
     """What the module returns, its taps called or built in."""
     if tracing():
         return _Traced(post, spec, module).call(args, kwargs)
-    if post.module() is not module:  # a copy: taps are the original's
+    # Without jit, what would be compiled runs on copies as it is written. Any other copy is nobody's.
+    if post.module() is not module and not jax.config.jax_disable_jit:
         return post.base.__call__(module, *args, **kwargs)
     for tap in post.before():
         args, kwargs = _before(tap, module, args, kwargs)
