@@ -186,7 +186,7 @@ class _ToldConstruct(ReplacedConstruct):
         if mode.local.scopes:
             return self._within(mode.local.scopes[-1], args, kwargs)
         if not mode.open or not mode.listener.is_mine():
-            return self._original(*args, **kwargs)
+            return self.original(*args, **kwargs)
         mode.local.calls = {}
         with mode:
             return self._within(None, args, kwargs)
@@ -198,7 +198,7 @@ class _ToldConstruct(ReplacedConstruct):
         scope = mode.enter(self._name)
         try:
             args, kwargs = self._led((args, kwargs), lambda grad: mode.ends(outer))
-            output = self._original(*args, **kwargs)
+            output = self.original(*args, **kwargs)
             return self._led(output, lambda grad: mode.begins(scope))
         finally:
             mode.leave(scope)
