@@ -36,11 +36,13 @@ class Figures(NamedTuple):
     """What is computed of each tensor that a tap sees, where the tap wants numbers and not the tensor itself.
 
     `functions` take (tensor, xp) and give a number; along `dim`, if there is one, channels are reduced one by one.
+    `on_host(array, histogram, dim)` gives the words of an array in this process's memory, where that is quick.
     """
 
     histogram: bool = True
     functions: tuple[Callable[..., Any], ...] = ()
     dim: int | None = None
+    on_host: Callable[..., Any] | None = None
 
 
 class Needs(NamedTuple):

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hookline.backends import of_tensor
 from hookline.backends.protocol import Backend
@@ -86,6 +87,17 @@ def reduce_channels(tensor: Any, dim: int = 1, histogram: bool = False) -> Reduc
     if kernel is None or address is None:
         return Reduced(backend, backend.reduced_on_device(tensor, histogram, dim), histogram)
     return Reduced(backend, kernel.reduce_channels(address, dim, histogram), histogram)
+
+
+def words_of(array: Any, histogram: bool, dim: int | None = None) -> NDArray[np.int64]:
+    """The words of a numpy array's statistics; with `dim` a row for each of its indices.
+
+    >>> Stats.from_words(words_of(np.array([3.0, 4.0]), True)).row()["l2"]
+    5.0
+    """
+    if dim is None:
+        return np.frombuffer(reduce(array, histogram).words, np.int64)
+    return np.frombuffer(reduce_channels(array, dim, histogram).words, np.int64).reshape(array.shape[dim], -1)
 
 
 def collect(reduced: Sequence[Reduced]) -> list[Stats]:

@@ -89,7 +89,7 @@ def run(
 def _wants_integers(facts: RunFacts) -> bool:
     failed = facts.calls[facts.failed_in] if facts.failed_in is not None else None
     kinds = {module.name: module.type for module in facts.modules}
-    return failed is not None and "Embedding" in kinds[failed.module]
+    return failed is not None and "Embed" in kinds[failed.module]
 
 
 class Summary:

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 from hookline.backends.protocol import Figures
 from hookline.lines import Reduced, Stats, collect, collect_channels, reduce, reduce_channels
+from hookline.lines.kernel import active
+from hookline.lines.reduce import words_of
 from hookline.lines.registry import on_tensors, values
 from hookline.sinks.frames import Row
 
@@ -43,7 +45,9 @@ class Gathered:
         self._latest: tuple[weakref.ref[Any], int, Reduced] | None = None
         found = on_tensors(wanted.stats)
         self._on_tensors = tuple(statistic.name for statistic in found)
-        self.statistics = Figures(wanted.histogram, tuple(one.fn for one in found), wanted.channels)
+        functions = tuple(one.fn for one in found)
+        on_host = None if active() is None else words_of
+        self.statistics = Figures(wanted.histogram, functions, wanted.channels, on_host)
         self._reduced: dict[Key, list[Reduced]] = {}
         self._channels: dict[Key, list[Reduced]] = {}
         self._numbers: dict[tuple[Key, str], Any] = {}

@@ -175,12 +175,12 @@ def test_doubles_are_exact_in_a_program_without_64_bit_mode():
 
 def test_compat_tells_whether_code_is_traced():
     told = []
-
-    def function(x):
-        told.append(compat.tracing())
-        return x.sum()
-
     for transform in (jax.jit, jax.grad, jax.vmap, lambda f: lambda x: jax.eval_shape(f, x)):
+
+        def function(x):  # a new one each time: eval_shape knows what jit has traced
+            told.append(compat.tracing())
+            return x.sum()
+
         transform(function)(X)
     assert told == [True] * 4
     assert not compat.tracing()
@@ -227,3 +227,15 @@ def test_compat_knows_missing_gradients_and_opaque_arrays():
     assert compat.is_opaque(jax.random.key(0))
     assert not compat.is_opaque(X)
     assert Mlp().fc1.kernel.get_raw_value().shape == (4, 3)
+
+
+def test_compat_takes_programs_apart():
+    closed = jax.make_jaxpr(jax.jit(lambda x: jax.nn.relu(x) * 2))(X)
+    (outer,) = closed.jaxpr.eqns
+    inner = compat.inner_jaxpr(outer)
+    product = inner.jaxpr.eqns[-1]
+    assert product.primitive.name == "mul"
+    assert compat.inner_jaxpr(product) is None
+    (found,) = compat.bound(product, [X, np.float32(2)])
+    np.testing.assert_array_equal(found, X * 2)
+    assert compat.source_line(product).startswith("test_canaries.py:")

@@ -51,6 +51,28 @@ def equal(found, wanted):
     np.testing.assert_array_equal(np.asarray(found), np.asarray(wanted))
 
 
+def test_hooks_work_where_jit_is_switched_off():
+    model = Chain()
+    with jax.disable_jit(), hookline.record(model) as rec:
+        equal(run(model, X), X * 30)
+    assert rec.names == ["first", "block.inner", "block", "last", ""]
+
+
+def test_branches_and_loops():
+    class Choice(nnx.Module):
+        def __init__(self):
+            self.yes, self.no, self.again = Times(2), Times(3), Times(0.5)
+
+        def __call__(self, x):
+            x = jax.lax.cond(x.sum() > 0, lambda x: self.yes(x), lambda x: self.no(x), x)
+            return jax.lax.while_loop(lambda x: x.sum() > 1, lambda x: self.again(x), x)
+
+    model = Choice()
+    with hookline.record(model) as rec:
+        run(model, jnp.float32(4))
+    assert [len(rec[name].calls) for name in ("yes", "no", "again")] == [1, 0, 3]
+
+
 def test_a_split_model_is_hooked_in_jax_jit():
     model = Chain()
     compiled = jax.jit(lambda graph, state, x: nnx.merge(graph, state)(x), static_argnums=0)

@@ -4,6 +4,7 @@ import copy
 import pickle
 import subprocess
 import sys
+import threading
 
 import jax
 import jax.numpy as jnp
@@ -116,6 +117,8 @@ def test_summary_runs_on_shapes_and_leaves_random_streams_alone():
     assert model.drop.rngs.count[...] == count
     huge = hookline.summary(nnx.Linear(10, 10, rngs=nnx.Rngs(0)), (10**9, 10))
     assert huge.rows[0]["output"] == [10**9, 10]
+    table = hookline.summary(nnx.Embed(5, 3, rngs=nnx.Rngs(0)), (2,))
+    assert table.rows[0]["output"] == [2, 3]  # taken for integers
     with pytest.raises(hookline.ForwardError, match=r"'stem' \(Linear\) raised"):
         hookline.summary(model, (7, 3))
     with pytest.raises(hookline.Unsupported, match="XLA counts the cost of whole programs"):
@@ -157,6 +160,33 @@ def test_values_are_moved_and_cast():
         hookline.record(model, device="elsewhere")
     with pytest.raises(hookline.InvalidArgument, match="no dtype of JAX"):
         hookline.record(model, dtype="float99")
+
+
+def test_two_threads_do_not_see_each_others_calls():
+    model, seen = Chain(), {}
+    both = threading.Barrier(2)
+
+    def work(factor):
+        with hookline.record(model, "first") as rec:
+            both.wait()
+            model(jnp.ones(2) * factor)
+            both.wait()
+        seen[factor] = [float(call.output[0]) for call in rec["first"].calls]
+
+    threads = [threading.Thread(target=work, args=(factor,)) for factor in (1, 10)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert seen == {1: [2.0], 10: [20.0]}
+
+
+def test_hooks_as_fastai_has_them():
+    model = Mlp()
+    with hookline.Hooks([model.fc1, model.act], lambda module, inputs, output: output.shape) as hooks:
+        nnx.jit(lambda model, x: model(x))(model, jnp.ones((5, 4)))
+        model(jnp.ones((2, 4)))
+    assert [tuple(hook.stored) for hook in hooks] == [(2, 3), (2, 3)]
 
 
 def test_a_linen_module_is_refused():

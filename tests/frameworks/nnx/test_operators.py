@@ -129,6 +129,16 @@ def test_an_error_in_the_callback_names_the_operator():
     assert type(model) is Mlp
 
 
+def test_in_compiled_code_that_error_comes_when_the_hook_is_removed():
+    model = Mlp()
+    handle = hookline.register_op_hook(model, lambda name, op, array: 1 / 0)
+    run(model, X).block_until_ready()
+    with pytest.raises(hookline.HookError, match=r"'fc1/dot_general.output'.*ZeroDivisionError"):
+        handle.remove()
+    assert hookline.installed(model) == []
+    assert type(model) is Mlp
+
+
 def test_operators_are_recorded_and_watched():
     model = Mlp()
     with hookline.record(model, ops=True) as rec:

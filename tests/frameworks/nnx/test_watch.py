@@ -70,10 +70,15 @@ def test_channels_and_functions_are_reduced_in_jax():
     assert numbers.view(np.float64)[0] == np.abs(np.asarray(values)[0, 10:]).max()
 
 
-def test_a_compiled_train_step_is_watched():
+@pytest.mark.parametrize("way", ["avx2", "torch"])
+def test_a_compiled_train_step_is_watched(way):
+    """By the C kernel in callbacks, and in the program itself, as on devices."""
     model, twin = Mlp(), Mlp()
     train, plain = trainer(model), trainer(twin)
-    with hookline.watch(model, inputs=True, every=2, stats=["p99"], channels=1, progress=False) as w:
+    with (
+        lines.kernel.using(way),
+        hookline.watch(model, inputs=True, every=2, stats=["p99"], channels=1, progress=False) as w,
+    ):
         losses = [float(train(X)) for _ in range(4)]
     assert losses == [float(plain(X)) for _ in range(4)]
     rows = w.rows()
@@ -117,7 +122,7 @@ def test_statistics_are_rows_and_no_tensors_leave_the_program():
             for variable in equation.invars
         ]
 
-    with hookline.watch(model, grads=False, progress=False):
+    with lines.kernel.using("torch"), hookline.watch(model, grads=False, progress=False):
         seen += bytes_sent(model, jnp.ones((300, 300)))
     assert seen
     assert all(np.prod(shape) < 2000 for shape in seen)

@@ -66,11 +66,15 @@ class Queue:
 
     def __init__(self) -> None:
         self._events: deque[Event] = deque()
+        self._heavy = 0  # how many of them are not light
+        self._counting = threading.Lock()
         self._telling = threading.RLock()
 
     def put(self, event: Event) -> None:
-        self._events.append(event)
-        if event.light and len(self._events) > MANY and all(event.light for event in list(self._events)):
+        with self._counting:
+            self._events.append(event)
+            self._heavy += not event.light
+        if len(self._events) > MANY and not self._heavy:
             with thread.in_callback():  # nobody waits in a compiled loop, and memory has an end
                 self.tell(leaving=MANY // 2)
 
@@ -83,7 +87,9 @@ class Queue:
         The first error of a tap is raised at the end.
         """
         with self._telling, thread.busy():
-            found = [self._events.popleft() for _ in range(len(self._events) - leaving)]
+            with self._counting:
+                found = [self._events.popleft() for _ in range(len(self._events) - leaving)]
+                self._heavy -= sum(not event.light for event in found)
             error: BaseException | None = None
             for event in in_order(found):
                 try:
@@ -170,13 +176,27 @@ later: deque[Callable[[], None]] = deque()
 
 
 def send(
-    mark: int, program: int, tell: Callable[[list[Any]], None], arrays: list[Any], *, light: bool = False
+    mark: int,
+    program: int,
+    tell: Callable[[list[Any]], None],
+    arrays: list[Any],
+    reducers: list[Callable[[Any], Any] | None] | None = None,
+    *,
+    light: bool = False,
 ) -> None:
-    """Has the code that is traced now put an event into the queue whenever it runs."""
+    """Has the code that is traced now put an event into the queue whenever it runs.
+
+    `reducers` are for the first of the arrays: what makes something smaller of it when it arrives, if not None.
+    """
+    made = [*(reducers or ()), *[None] * (len(arrays) - len(reducers or ()))]
 
     def put(*values: Any) -> None:
         # Copies: the memory belongs to the program that runs.
-        queue.put(Event(mark, program, tell, [np.array(value) for value in values], light))
+        kept = [
+            np.array(value) if reduce is None else reduce(np.asarray(value))
+            for reduce, value in zip(made, values, strict=True)
+        ]
+        queue.put(Event(mark, program, tell, kept, light))
 
     call_back(put, arrays)
 

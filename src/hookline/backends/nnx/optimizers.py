@@ -94,7 +94,7 @@ def _traced(optimizer: Any, model: Any, grads: Any, kwargs: dict[str, Any], weig
         (before, [weight.grad for weight in weights], [b - a for a, b in zip(before, after, strict=True)]), views
     )
     tell = partial(_tell, [weight.watched for weight in weights], packing, views)
-    send(next(numbers), program(), tell, [*packing.taken(), *moved], light=True)
+    send(next(numbers), program(), tell, [*packing.taken(), *moved], packing.reducers, light=True)
     return result
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from hookline.backends.nnx import statistics
@@ -18,16 +20,27 @@ from hookline.trees import leaves, map_leaves
 
 
 class Packing:
-    """What is sent of one structure: `arrays`, the leaves in each of the views. Take them with `taken`, once."""
+    """What is sent of one structure: the leaves in each of the views, to be taken once.
+
+    Statistics are computed in the program; where that runs on this machine's processor and the C kernel is there,
+    the kernel does it in the callback, on the program's own memory, in less time than XLA's code takes. Either way
+    only rows are kept. `reducers` are for `send`: what makes rows of an array that has arrived, or None.
+    """
 
     def __init__(self, tree: Any, views: Iterable[Figures]) -> None:
         self._template = map_leaves(StandIn.of, tree, Array)
         self._arrays: list[Any] = []
         self._parts: dict[tuple[Figures, int], tuple[int, int]] = {}
+        self.reducers: list[Reducer | None] = []
         for view in views:
             for number, leaf in enumerate(map(array_of, leaves(tree, Array))):
                 start = len(self._arrays)
-                self._arrays += _packed(leaf, view)
+                if view == RAW or on_host(view):
+                    self._arrays.append(jax.random.key_data(leaf) if is_opaque(leaf) else leaf)
+                    self.reducers.append(None if view == RAW else partial(_rows, view))
+                else:
+                    self._arrays += _packed(leaf, view)
+                    self.reducers += [None] * (len(self._arrays) - start)
                 self._parts[view, number] = start, len(self._arrays)
         self.count = len(self._arrays)
 
@@ -49,9 +62,26 @@ class Packing:
         return map_leaves(leaf, self._template, StandIn)
 
 
+Reducer = Callable[[Any], "list[Any]"]
+
+
+def on_host(view: Figures) -> bool:
+    """Whether statistics are left to the C kernel."""
+    return view.on_host is not None and jax.default_backend() == "cpu"
+
+
+def _rows(view: Figures, array: Any) -> list[Any]:
+    """What `_packed` gives, of an array that has arrived, as 64-bit words."""
+    assert view.on_host is not None
+    found = [view.on_host(array, view.histogram)]
+    if view.functions:
+        found.append(np.array([float(function(array, np)) for function in view.functions]).view(np.int64))
+    if view.dim is not None and array.ndim > view.dim:
+        found.append(view.on_host(array, False, view.dim))
+    return found
+
+
 def _packed(leaf: Any, view: Figures) -> list[Any]:
-    if view == RAW:
-        return [jax.random.key_data(leaf) if is_opaque(leaf) else leaf]
     found = [statistics.packed(leaf, view.histogram)]
     if view.functions:
         found.append(statistics.scalars(view.functions, leaf))
@@ -64,7 +94,7 @@ def _unpacked(known: StandIn, view: Figures, values: list[Any]) -> Any:
     if view == RAW:
         return jnp.asarray(values[0])
     seen = StandIn(known.shape, known.dtype)
-    arrived = iter(statistics.unpacked(value) for value in values)
+    arrived = iter(values[0] if isinstance(values[0], list) else map(statistics.unpacked, values))
     seen.rows[view.histogram, None] = next(arrived)
     if view.functions:
         seen.numbers[view.functions] = next(arrived)

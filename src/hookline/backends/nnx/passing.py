@@ -31,7 +31,8 @@ def passed(post: Post, spec: Spec, module: Any, args: Any, kwargs: Any) -> Any:
     """What the module returns, its taps called or built in."""
     if tracing():
         return _Traced(post, spec, module).call(args, kwargs)
-    if post.module() is not module:  # a copy: taps are the original's
+    # Without jit, what would be compiled runs on copies as it is written. Any other copy is nobody's.
+    if post.module() is not module and not jax.config.jax_disable_jit:
         return post.base.__call__(module, *args, **kwargs)
     for tap in post.before():
         args, kwargs = _before(tap, module, args, kwargs)
@@ -128,7 +129,8 @@ class _Traced:
 
         def emit(differentiated: bool, arrays: Any) -> None:
             tell = partial(self._tell_end, differentiated, given, made)
-            send(place, self.program, tell, list(arrays), light=self.light)
+            reducers = [None, *given.reducers, *made.reducers]
+            send(place, self.program, tell, list(arrays), reducers, light=self.light)
 
         if not found:
             emit(False, arrays)
@@ -157,7 +159,14 @@ class _Traced:
             known = [(at, grad) for at, grad in zip(found_at, grads, strict=True) if grad is not None]
             packing = Packing([grad for _, grad in known], self._spec.grads)
             tell = partial(self._tell_gradient, which, packing, [at for at, _ in known])
-            send(next(numbers), self.program, tell, [carried[0], *packing.taken()], light=self.light)
+            send(
+                next(numbers),
+                self.program,
+                tell,
+                [carried[0], *packing.taken()],
+                [None, *packing.reducers],
+                light=self.light,
+            )
 
         return relaid(tree, found, led([leaf for leaf, _ in found], backward, (mark,)))
 
