@@ -9,6 +9,7 @@ from bench.report import Result
 ROWS = {
     "observer": "bench.observer",
     "gradients": "bench.gradients",
+    "operators": "bench.operators",
     "record": "bench.record",
     "watch": "bench.watch",
     "store": "bench.store",
