@@ -20,7 +20,7 @@ from hookline.errors import InvalidArgument
 from hookline.hooks.budget import Budget, parse_bytes
 from hookline.hooks.calls import ONE_ARGUMENT, Call, SiteRecord, Store
 from hookline.hooks.handles import all_or_nothing
-from hookline.hooks.keeping import Keeping
+from hookline.hooks.keeping import Keeping, facts_of
 from hookline.hooks.operators import Chosen, Ops
 from hookline.hooks.pending import Pending
 from hookline.hooks.placing import callers_line, needs_callable
@@ -138,7 +138,7 @@ class Recorder:
         if self._store.budget is not None:
             self._store.budget.open()
         if self._keeping is not None:
-            self._keeping.open(self._facts())
+            self._keeping.open(facts_of(self._backend, [site.place for site in self.sites]))
         line = callers_line()
         wishes: list[Wish] = []
         for site in self.sites:
@@ -179,10 +179,6 @@ class Recorder:
     def record_ops(self, model: Any, chosen: Chosen) -> None:
         """Has the operators that run in the sites recorded too."""
         self._model, self._ops = model, RecordedOps(self, chosen)
-
-    def _facts(self) -> dict[str, Any]:
-        sites = [[site.record.name, type(site.place.module).__name__] for site in self.sites]
-        return {"backend": self._backend.name, "rank": self._backend.rank(), "sites": sites}
 
     def belongs_here(self) -> bool:
         """Whether the current context's events are this recording's."""

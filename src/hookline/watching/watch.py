@@ -17,6 +17,7 @@ from hookline.backends import resolve
 from hookline.backends.protocol import COUNTING, Backend, FunctionTap, Label, Rank, Wish
 from hookline.errors import InvalidArgument
 from hookline.hooks.handles import Handle, all_or_nothing
+from hookline.hooks.keeping import facts_of
 from hookline.hooks.operators import Chosen, Ops
 from hookline.hooks.placing import callers_line
 from hookline.hooks.select import Place, Tree, select
@@ -209,14 +210,7 @@ class Watch:
         if self.is_open:
             raise InvalidArgument("this watch block is open already; call watch(...) again.")
         self._line = line = callers_line()
-        self._table.open(
-            {
-                "model": type(self._model).__qualname__,
-                "backend": self.backend.name,
-                "rank": self.backend.rank(),
-                "sites": [[place.name, type(place.module).__name__] for place in self._places],
-            }
-        )
+        self._table.open({"model": type(self._model).__qualname__, **facts_of(self.backend, self._places)})
         kind = FullWatcher if self._inputs else OutputWatcher
         self._watchers = [
             kind(self, place, Label("watch", "watching", place.name, line)) for place in self._places
