@@ -137,8 +137,6 @@ class Recorder:
         self._entered = True
         if self._store.budget is not None:
             self._store.budget.open()
-        if self._keeping is not None:
-            self._keeping.open(facts_of(self._backend, [site.place for site in self.sites]))
         line = callers_line()
         wishes: list[Wish] = []
         for site in self.sites:
@@ -151,7 +149,12 @@ class Recorder:
             )
         if self.grads:
             placements += [partial(self._hear_parameters, site, line) for site in self.sites]
-        self._attached.enter_context(all_or_nothing(placements))
+        with ExitStack() as undo:
+            if self._keeping is not None:
+                self._keeping.open(facts_of(self._backend, [site.place for site in self.sites]))
+                undo.callback(self._keeping.close)
+            self._attached.enter_context(all_or_nothing(placements))
+            undo.pop_all()
         self._session.open()
         return self.recording
 

@@ -210,18 +210,19 @@ class Watch:
         if self.is_open:
             raise InvalidArgument("this watch block is open already; call watch(...) again.")
         self._line = line = callers_line()
-        self._table.open({"model": type(self._model).__qualname__, **facts_of(self.backend, self._places)})
         kind = FullWatcher if self._inputs else OutputWatcher
         self._watchers = [
             kind(self, place, Label("watch", "watching", place.name, line)) for place in self._places
         ]
-        handle = all_or_nothing(
-            [
-                partial(self.backend.place, self._counting(Label("watch", "call count", "", line))),
-                partial(self.backend.hear_steps, self._model, self._before_step, self._after_step),
-            ]
-        )
-        self._attached.enter_context(handle)
+        placements = [
+            partial(self.backend.place, self._counting(Label("watch", "call count", "", line))),
+            partial(self.backend.hear_steps, self._model, self._before_step, self._after_step),
+        ]
+        with ExitStack() as undo:
+            self._table.open({"model": type(self._model).__qualname__, **facts_of(self.backend, self._places)})
+            undo.callback(self._table.close)
+            self._attached.enter_context(all_or_nothing(placements))
+            undo.pop_all()
         self.is_open = True
         self._progress = Progress(self._show_progress)
         self.session.open()
