@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from contextlib import contextmanager
 from importlib.metadata import version
@@ -14,6 +15,7 @@ import torch
 from torch import nn
 
 import hookline
+from hookline.backends import resolve
 from hookline.lines import Stats
 
 WRITER = """
@@ -208,6 +210,20 @@ def test_a_run_that_is_interrupted_says_so(tmp_path):
         interrupted()
     meta = hookline.open_run(tmp_path).meta
     assert meta["end"] == "interrupted" and meta["started"] <= meta["ended"]
+
+
+@pytest.mark.parametrize("verb", [hookline.watch, hookline.record])
+def test_a_model_that_cannot_be_hooked_leaves_no_run_open(tmp_path, monkeypatch, verb):
+    def refused(self, wishes):
+        raise hookline.Unsupported(backend="torch", feature="this", why="of a test", instead="nothing")
+
+    model = nn.Linear(3, 1)
+    monkeypatch.setattr(type(resolve(model)), "place", refused)
+    before = threading.active_count()
+    with pytest.raises(hookline.Unsupported):
+        verb(model, to=tmp_path).__enter__()
+    assert threading.active_count() == before
+    assert hookline.open_run(tmp_path).meta["end"] == "by an exception"
 
 
 def test_the_facts_of_a_run(tmp_path):

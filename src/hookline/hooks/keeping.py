@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from hookline.backends.capabilities import capabilities
+from hookline.backends.protocol import Backend
 from hookline.errors import InvalidArgument
 from hookline.hooks.recording import Recording
+from hookline.hooks.select import Place
+
+
+def facts_of(backend: Backend, places: Iterable[Place]) -> dict[str, Any]:
+    """What a run is told of the model that is recorded or watched."""
+    return {
+        "backend": backend.name,
+        "package": capabilities()[backend.name].package,
+        "rank": backend.rank(),
+        "sites": [[place.name, type(place.module).__name__] for place in places],
+    }
 
 
 class Keeping:

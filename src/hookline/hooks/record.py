@@ -20,7 +20,7 @@ from hookline.errors import InvalidArgument
 from hookline.hooks.budget import Budget, parse_bytes
 from hookline.hooks.calls import ONE_ARGUMENT, Call, SiteRecord, Store
 from hookline.hooks.handles import all_or_nothing
-from hookline.hooks.keeping import Keeping
+from hookline.hooks.keeping import Keeping, facts_of
 from hookline.hooks.operators import Chosen, Ops
 from hookline.hooks.pending import Pending
 from hookline.hooks.placing import callers_line, needs_callable
@@ -137,8 +137,6 @@ class Recorder:
         self._entered = True
         if self._store.budget is not None:
             self._store.budget.open()
-        if self._keeping is not None:
-            self._keeping.open(self._facts())
         line = callers_line()
         wishes: list[Wish] = []
         for site in self.sites:
@@ -151,7 +149,12 @@ class Recorder:
             )
         if self.grads:
             placements += [partial(self._hear_parameters, site, line) for site in self.sites]
-        self._attached.enter_context(all_or_nothing(placements))
+        with ExitStack() as undo:
+            if self._keeping is not None:
+                self._keeping.open(facts_of(self._backend, [site.place for site in self.sites]))
+                undo.callback(self._keeping.close)
+            self._attached.enter_context(all_or_nothing(placements))
+            undo.pop_all()
         self._session.open()
         return self.recording
 
@@ -179,10 +182,6 @@ class Recorder:
     def record_ops(self, model: Any, chosen: Chosen) -> None:
         """Has the operators that run in the sites recorded too."""
         self._model, self._ops = model, RecordedOps(self, chosen)
-
-    def _facts(self) -> dict[str, Any]:
-        sites = [[site.record.name, type(site.place.module).__name__] for site in self.sites]
-        return {"backend": self._backend.name, "rank": self._backend.rank(), "sites": sites}
 
     def belongs_here(self) -> bool:
         """Whether the current context's events are this recording's."""

@@ -48,7 +48,7 @@ class RunStore:
     def open(self, meta: dict[str, Any] | None = None) -> None:
         """Makes the file and begins to write; RunError where the folder can't be used."""
         meta = meta or {}
-        self._writer = self._new_file({**_facts(), "versions": _versions(meta.get("backend")), **meta})
+        self._writer = self._new_file({**_facts(), "versions": _versions(meta.get("package")), **meta})
         self._background = Background(self._writer.write, seconds=FLUSH_SECONDS, rows=FLUSH_ROWS, full=self._full)
 
     def write(self, rows: list[Row]) -> None:
@@ -137,10 +137,10 @@ def _facts() -> dict[str, Any]:
     }
 
 
-def _versions(backend: str | None) -> dict[str, str]:
+def _versions(package: str | None) -> dict[str, str]:
     """The versions of what decides the numbers, as far as they are installed packages."""
     found = {}
-    for name in filter(None, ("numpy", backend)):
+    for name in filter(None, ("numpy", package)):
         with suppress(PackageNotFoundError):
             found[name] = version(name)
     return found

@@ -17,6 +17,7 @@ from hookline.backends import resolve
 from hookline.backends.protocol import COUNTING, Backend, FunctionTap, Label, Rank, Wish
 from hookline.errors import InvalidArgument
 from hookline.hooks.handles import Handle, all_or_nothing
+from hookline.hooks.keeping import facts_of
 from hookline.hooks.operators import Chosen, Ops
 from hookline.hooks.placing import callers_line
 from hookline.hooks.select import Place, Tree, select
@@ -209,25 +210,19 @@ class Watch:
         if self.is_open:
             raise InvalidArgument("this watch block is open already; call watch(...) again.")
         self._line = line = callers_line()
-        self._table.open(
-            {
-                "model": type(self._model).__qualname__,
-                "backend": self.backend.name,
-                "rank": self.backend.rank(),
-                "sites": [[place.name, type(place.module).__name__] for place in self._places],
-            }
-        )
         kind = FullWatcher if self._inputs else OutputWatcher
         self._watchers = [
             kind(self, place, Label("watch", "watching", place.name, line)) for place in self._places
         ]
-        handle = all_or_nothing(
-            [
-                partial(self.backend.place, self._counting(Label("watch", "call count", "", line))),
-                partial(self.backend.hear_steps, self._model, self._before_step, self._after_step),
-            ]
-        )
-        self._attached.enter_context(handle)
+        placements = [
+            partial(self.backend.place, self._counting(Label("watch", "call count", "", line))),
+            partial(self.backend.hear_steps, self._model, self._before_step, self._after_step),
+        ]
+        with ExitStack() as undo:
+            self._table.open({"model": type(self._model).__qualname__, **facts_of(self.backend, self._places)})
+            undo.callback(self._table.close)
+            self._attached.enter_context(all_or_nothing(placements))
+            undo.pop_all()
         self.is_open = True
         self._progress = Progress(self._show_progress)
         self.session.open()
