@@ -19,7 +19,7 @@ from hookline.backends.torch.compat import compiled, uncompiled
 from hookline.backends.torch.compiled.compat import compiler_of, has_pass_of_its_own, run_as_written
 from hookline.backends.torch.compiled.ophooks import hook_compiled
 from hookline.backends.torch.modules import walk
-from hookline.backends.torch.operators import hook_written
+from hookline.backends.torch.written import hook_written
 from hookline.errors import Unsupported
 
 AS_WRITTEN = ("eager", "aot_eager")
