@@ -1,6 +1,7 @@
 # make demo   the main job, on a small model       make test    everything that must hold
 # make check  style and types only                 make bench   timings beside other tools
 # make test-trainers   the callbacks in real fastai, Lightning, transformers, Accelerate and Keras
+# make test-browser    the page and the report in a real Chromium
 # make test-frameworks   the conformance suite on each framework, and their records compared
 # make test-sinks      what TensorBoard, wandb, MLflow, trackio and Parquet readers find of a run
 
@@ -16,7 +17,7 @@ SINKS_READY := $(SINKS)/.ready
 # A framework is a folder of tests with requirements, and has an environment of its own.
 FRAMEWORKS := $(patsubst tests/frameworks/%/requirements.txt,%,$(wildcard tests/frameworks/*/requirements.txt))
 
-.PHONY: setup demo test test-trainers test-frameworks test-sinks check bench clean
+.PHONY: setup demo test test-trainers test-frameworks test-sinks test-browser check bench clean
 .SECONDARY:
 
 setup: $(READY)
@@ -29,7 +30,7 @@ $(READY): pyproject.toml constraints.txt setup.py $(wildcard src/hookline/lines/
 	touch $(READY)
 
 demo: setup
-	$(BIN)/python examples/digits.py
+	$(BIN)/hookline demo
 
 check: setup
 	$(BIN)/ruff check .
@@ -50,6 +51,16 @@ $(TRAINERS_READY): tests/trainers/requirements.txt constraints.txt
 
 test-trainers: $(TRAINERS_READY)
 	$(TRAINERS)/bin/pytest -q tests/trainers
+
+# Debian's chromium is installed where it is missing and may be; without a browser the tests are skipped.
+.venv/.browser: $(READY) tests/browser/requirements.txt
+	$(BIN)/pip install --quiet --constraint constraints.txt --requirement tests/browser/requirements.txt
+	command -v chromium > /dev/null || [ "$$(id -u)" != 0 ] || ! command -v apt-get > /dev/null \
+		|| { apt-get update -qq && apt-get install -y -qq chromium > /dev/null; }
+	touch .venv/.browser
+
+test-browser: .venv/.browser
+	$(BIN)/pytest -q tests/browser
 
 .venv-%/.ready: tests/frameworks/%/requirements.txt pyproject.toml setup.py
 	$(PYTHON) -m venv .venv-$*

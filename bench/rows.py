@@ -12,6 +12,7 @@ ROWS = {
     "operators": "bench.operators",
     "record": "bench.record",
     "watch": "bench.watch",
+    "store": "bench.store",
     "summary": "bench.summary",
     "stop": "bench.stop",
     "nothing": "bench.nothing",

@@ -41,3 +41,23 @@ def same_bits(a, b):
 def _bytes(tensor):
     tensor = tensor.detach().contiguous().reshape(-1)
     return tensor.view(torch.uint8) if tensor.numel() else tensor
+
+
+@pytest.fixture
+def fresh_compiler():
+    """torch.compile with nothing compiled yet, rounding as eager code does and with its random numbers."""
+    from torch import _dynamo, _inductor
+
+    _dynamo.reset()
+    _dynamo.utils.counters.clear()
+    with _inductor.config.patch(fallback_random=True, emulate_precision_casts=True):
+        yield
+    _dynamo.reset()
+
+
+@pytest.fixture
+def graphs(fresh_compiler):
+    """Tells how many graphs were compiled so far, and how often one had to be broken in two."""
+    from torch._dynamo.utils import counters
+
+    return lambda: (counters["stats"]["unique_graphs"], sum(counters["graph_break"].values()))

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import hookline
-from hookline import HooklineError, InvalidArgument, NoSuchSite, Unsupported, WrongReplacement, record
+from hookline import HooklineError, InvalidArgument, NoSuchSite, WrongReplacement, record
 from hookline.testing import untouched
 
 
@@ -231,20 +231,6 @@ def compiled_part(net):
 def compiled_part_in_place(net):
     net.layer2[1].compile()
     return net
-
-
-@each_way
-@pytest.mark.parametrize("compiled", [compiled_whole, compiled_in_place, compiled_part, compiled_part_in_place])
-def test_a_compiled_model(attach, compiled):
-    with silence():
-        model = compiled(Net())
-    with untouched(model), pytest.raises(Unsupported, match="compiled") as caught:
-        attach(model, None)
-    error = caught.value
-    assert error.backend == "torch" and "Instead: " in str(error)
-    assert error.feature in str(error) and error.why in str(error) and error.instead in str(error)
-    assert isinstance(error, NotImplementedError)
-    assert hookline.installed(model) == []
 
 
 # Hooks that can't be called

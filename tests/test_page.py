@@ -61,6 +61,15 @@ def test_an_unreadable_run_is_listed_with_the_reason(tmp_path):
         assert status == 404 and "not a file of a hookline run" in answer["error"]
 
 
+def test_a_run_that_is_just_being_made_is_no_error(tmp_path):
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new" / "rank0-0000.sqlite").touch()
+    with hookline.serve(tmp_path) as server:
+        assert Client(server.url).get("/api/runs")[1]["runs"] == []
+        os.utime(tmp_path / "new" / "rank0-0000.sqlite", (1, 1))
+        assert "error" in Client(server.url).get("/api/runs")[1]["runs"][0], "an old empty file is one"
+
+
 def test_a_run_is_described(served):
     status, about = served.get("/api/run?run=a")
     assert status == 200 and about["steps"] == list(range(12)) and about["progress"] == 1
@@ -260,16 +269,47 @@ def test_new_steps_are_told_by_the_stream(tmp_path):
         connection.close()
 
 
+def _opens(folder):
+    try:
+        hookline.open_run(folder).close()
+    except hookline.RunError:
+        return False
+    return True
+
+
 def test_a_run_nobody_writes_to_any_more_is_not_called_running(tmp_path):
-    kept = hookline.RunStore(tmp_path / "a")
-    kept.write([row()])
-    kept._queue.put(None)  # the writer's thread goes on no longer, as after a kill, and no end is noted
-    kept._thread.join()
+    code = (
+        "import sys, time; sys.path.insert(0, sys.argv[2]); import hookline; from pages import row\n"
+        "kept = hookline.RunStore(sys.argv[1]); kept.write([row()]); time.sleep(60)"
+    )
+    arguments = [str(tmp_path / "a"), str(Path(__file__).parent)]
+    process = subprocess.Popen([sys.executable, "-c", code, *arguments])
+    while not (tmp_path / "a").is_dir() or not _opens(tmp_path / "a"):
+        time.sleep(0.05)
+    process.kill()
+    process.wait()
     for file in (tmp_path / "a").iterdir():
         os.utime(file, (time.time() - 3600, time.time() - 3600))
     with hookline.serve(tmp_path) as server:
         (run,) = Client(server.url).get("/api/runs")[1]["runs"]
     assert run["state"] == "silent"
+
+
+@pytest.mark.parametrize(
+    ("error", "state", "why"),
+    [(ValueError("too deep"), "failed", "ValueError: too deep"), (KeyboardInterrupt(), "interrupted", None)],
+)
+def test_how_a_run_ended_is_told(tmp_path, error, state, why):
+    kept = hookline.RunStore(tmp_path / "a")
+    kept.write([row()])
+    try:
+        raise error
+    except BaseException:
+        kept.close()
+    with hookline.serve(tmp_path) as server:
+        now = Client(server.url).get("/api/run?run=a")[1]["state"]
+        (listed,) = Client(server.url).get("/api/runs")[1]["runs"]
+    assert (now["state"], now["why"]) == (listed["state"], listed["why"]) == (state, why)
 
 
 def test_closing_ends_streams_at_once_and_twice_is_fine(tmp_path):

@@ -54,6 +54,13 @@ def entered(name: str) -> Backend:
     return backend
 
 
+def enter_loaded() -> None:
+    """Enters the frameworks that are imported already, so that they know what hookline's objects are."""
+    for framework in capabilities().values():
+        if framework.models and all(root in sys.modules for root in framework.roots):
+            entered(framework.name)
+
+
 def _named_by(kind: type) -> list[str]:
     """The frameworks whose packages the classes of `kind` come from, the nearest class first.
 

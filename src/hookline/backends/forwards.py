@@ -7,10 +7,13 @@ looks before the class; a copy of the model gets the forward that was there befo
 from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Callable
 from typing import Any
 
 from hookline.backends.tap import FunctionTap, Label
+
+_numbers = itertools.count(1)
 
 
 class ReplacedForward:
@@ -18,13 +21,14 @@ class ReplacedForward:
 
     def __init__(self, module: Any, attribute: str, fn: Callable[..., Any], label: Label) -> None:
         self._module, self._attribute = module, attribute
-        self._fn = fn
+        self.number = next(_numbers)
+        self.fn = fn
         self.tap = FunctionTap(fn, label)
-        self._original = self.__wrapped__ = getattr(module, attribute)
+        self.original = self.__wrapped__ = getattr(module, attribute)
         self.before = own_forward(module, attribute)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._fn(self._original, *args, **kwargs)
+        return self.fn(self.original, *args, **kwargs)
 
     def place(self) -> Callable[[], None]:
         """Puts it in place; returns the undoing."""
@@ -39,7 +43,7 @@ class ReplacedForward:
         if found is not self:
             return  # somebody else replaced it as well; their forward still leads here, and on to ours
         if outer is not None:
-            outer.before, outer._original = self.before, self._original
+            outer.before, outer.original = self.before, self.original
         elif self.before is None:
             object.__delattr__(self._module, self._attribute)
         else:

@@ -87,6 +87,16 @@ class Step:
             name = self._nodes[key] = f"{self.module}{again}/{self.site[len(self.module) + 1 :]}.{place}"
         return name
 
+    def goes_by(self, name: str, call: int, role: str, index: int = -1) -> None:
+        """Has a value go by the framework's own name for it.
+
+        >>> step = Step.start("fc").then("fc", Operator("FullyConnected"), wanted=True)
+        >>> step.goes_by("dense0_fwd_output", 0, "output")
+        >>> step.node(0, "output"), step.site
+        ('dense0_fwd_output', 'fc/FullyConnected')
+        """
+        self._nodes[call, role, index] = name
+
 
 @lru_cache(maxsize=4096)
 def _label(bare: str, phase: str) -> str:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from hookline.backends import of_tensor
-from hookline.backends.protocol import Label
+from hookline.backends import enter_loaded, of_tensor
+from hookline.backends.capabilities import capabilities
+from hookline.backends.points import Point
+from hookline.backends.protocol import Backend, JointSink, Label
 from hookline.errors import InvalidArgument
 from hookline.hooks.placing import needs_callable
 from hookline.hooks.replacing import Gradients, called
@@ -14,7 +16,7 @@ from hookline.hooks.replacing import Gradients, called
 _LABEL = Label("HookBackward", "gradient hook", "HookBackward")
 
 
-class HookBackward:
+class HookBackward(Point):
     """Identity in the forward; in the backward, `fn((grad,))` sees the gradient at this point.
 
     What `fn` returns, a tensor or a tuple, goes on in place of it. With several tensors, `fn` gets
@@ -32,8 +34,14 @@ class HookBackward:
     def __init__(self, fn: Callable[[tuple[Any, ...]], Any]) -> None:
         needs_callable("HookBackward", "fn", fn, 1)
         self._fn = fn
+        enter_loaded()  # it may be called for the first time by code that is being compiled
 
-    def __call__(self, *tensors: Any) -> Any:
+    @property
+    def __parse_method__(self) -> Any:
+        """What MindSpore's compiler asks for, and nobody else: a user's function has no compiled form there."""
+        raise capabilities()["mindspore"].unsupported("compiled", "HookBackward in compiled code")
+
+    def listening(self, tensors: tuple[Any, ...]) -> tuple[Backend, JointSink]:
         if not tensors:
             raise InvalidArgument("HookBackward needs a tensor: z = hook(z), or a, b = hook(a, b).")
         backend = of_tensor(tensors[0])
@@ -41,12 +49,10 @@ class HookBackward:
         if wrong := [type(t).__name__ for t in tensors if not isinstance(t, backend.tensor)]:
             raise InvalidArgument(f"HookBackward takes tensors of one framework, a {wrong[0]} came.")
         gradients = Gradients(backend, tensors, "HookBackward", "gradient hook", wrap=False)
-
         fn = backend.hooked(self._fn, _LABEL)
 
         def sink(grads: list[Any]) -> list[Any] | None:
             new = called("HookBackward", "gradient hook", fn, gradients.shown(grads))
             return gradients.taken(new, grads)
 
-        tapped = backend.tapped(tensors, sink)
-        return tapped[0] if len(tapped) == 1 else tapped
+        return backend, sink

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any
 
 from hookline.backends import resolve
-from hookline.backends.protocol import Backend, FunctionTap, Label, Needs, Rank, Wish
+from hookline.backends.protocol import COUNTING, Backend, FunctionTap, Label, Needs, Rank, Wish
 from hookline.errors import InvalidArgument, NoSuchSite, WrongReplacement
 from hookline.globs import matcher
 from hookline.hooks.audit import Audit, AuditEntry
@@ -184,23 +184,44 @@ class SkippedModule(SiteEdit):
 
     def place(self, backend: Backend, session: Session, line: str) -> Callable[[], None]:
         label = Label("edit", "skip of the module", self.name, line)
-        instead = self.change.instead
+        module = self.place_in_model.module
 
-        def forward(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-            if not session.sees_this_context():
-                return original(*args, **kwargs)
-            self.fired += 1
-            if callable(instead):
-                return called(self.site, "skip", instead, *args, **kwargs)
-            if instead is not None:
-                return instead
-            if not args:
-                raise WrongReplacement(
-                    self.site, "skip", "has no positional argument to hand on; use skip(value) or skip(function)"
-                )
-            return args[0]
+        def count(module: Any, args: Any) -> None:
+            self.fired += session.sees_this_context()
 
-        return backend.replace_forward(self.place_in_model.module, forward, label)
+        counting = FunctionTap(count, label, after=False, kwargs=False, needs=COUNTING)
+        forward = SkippedForward(self.site, self.change.instead, session)
+        placements = [
+            partial(backend.place, [Wish(module, counting)]),
+            partial(backend.replace_forward, module, forward, label),
+        ]
+        return all_or_nothing(placements).remove
+
+
+class SkippedForward:
+    """What runs in place of a skipped module's forward."""
+
+    def __init__(self, site: str, instead: Any, session: Session) -> None:
+        self._site, self._instead, self._session = site, instead, session
+
+    def __call__(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        if not self._session.sees_this_context():
+            return original(*args, **kwargs)
+        if callable(self._instead):
+            return called(self._site, "skip", self._instead, *args, **kwargs)
+        return self.traced(original, *args, **kwargs)
+
+    def traced(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """What is left of it in compiled code, which belongs to this block alone."""
+        if callable(self._instead):
+            return self._instead(*args, **kwargs)
+        if self._instead is not None:
+            return self._instead
+        if not args:
+            raise WrongReplacement(
+                self._site, "skip", "has no positional argument to hand on; use skip(value) or skip(function)"
+            )
+        return args[0]
 
 
 class WeightEdit(SiteEdit):

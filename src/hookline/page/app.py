@@ -23,9 +23,10 @@ STATIC = Path(__file__).parent / "static"
 TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 LONGEST_QUESTION = 64 << 10
 LONGEST_NAME = 1000
-FIRST_READ, READ = 1.0, 0.2
+FIRST_READ, READ = 0.5, 0.15
 """Seconds that one answer, and one turn of the stream, spend on reading a run that is new to the server."""
-PAUSE, LIST_PAUSE = 0.4, 2.0
+BREATH, PAUSE, LIST_PAUSE = 0.05, 0.4, 2.0
+"""Seconds between turns of a stream: while a run is read (others want the run as well), later, and of the list."""
 MOST_STREAMS = 32
 
 Ask = Callable[[OpenRun, dict[str, Any]], dict[str, Any]]
@@ -100,7 +101,7 @@ class Pages:
                     yield f"data: {json.dumps(news)}\n\n"
                     told, quiet = news, 0.0
                     if any(one.get("progress", 1) < 1 for one in news):
-                        continue
+                        pause = BREATH
                 elif quiet > 15:  # tells apart a quiet run from a server that is gone
                     yield ": still here\n\n"
                     quiet = 0.0

@@ -128,7 +128,8 @@ def _dead(series: Any, steps: Any, stats: dict[str, Any]) -> list[Finding]:
         return []
     zeros = _now(stats["zeros"] / np.maximum(stats["count"], 1))
     if zeros >= DEAD:
-        return [Finding("dead", f"{zeros:.1%} of its outputs are zero", int(steps[-1]))]
+        much = "all" if zeros == 1 else f"{zeros:.1%}"
+        return [Finding("dead", f"{much} of its outputs are zero", int(steps[-1]))]
     return []
 
 
@@ -137,7 +138,8 @@ def _still(series: Any, steps: Any, stats: dict[str, Any]) -> list[Finding]:
         return []
     ratio = _now(stats["ratio"])
     if ratio < STILL:
-        why = f"a step changes {series.site} by {ratio:.1g} of its size"
+        much = f"a step changes {series.site} by {ratio:.1g} of its size"
+        why = much if ratio else f"steps leave {series.site} as it is"
         return [Finding("still", why, int(steps[-1]))]
     return []
 

@@ -28,6 +28,7 @@ SHARE_LOW = 1e-4
 def describe(run: OpenRun, progress: float) -> dict[str, Any]:
     """Everything about a run but its numbers: facts, modules with their health, series, steps."""
     steps = run.steps
+    health = run.health() if progress == 1 else {}  # of half a run it would be wrong
     extra = {name for number in range(min(len(run.series), 64)) for name in run.columns(number).stats}
     return {
         "name": run.name,
@@ -37,7 +38,7 @@ def describe(run: OpenRun, progress: float) -> dict[str, Any]:
         "series": [list(series) for series in run.series],
         "stats": [*(name for name in STATS if name != "count"), *sorted(extra - set(STATS)), "count"],
         "steps": steps,
-        "health": {site: [list(one) for one in found] for site, found in run.health().items()},
+        "health": {site: [list(one) for one in found] for site, found in health.items()},
         "revision": run.revision,
         "progress": progress,
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,11 +14,23 @@ import numpy as np
 from hookline.errors import RunError
 from hookline.page.columns import Columns, Counted, FileColumns
 from hookline.page.health import Finding, owners, verdicts
+from hookline.runs.run import Run
 from hookline.sinks.database import Reader
 
 FILES = "rank*-*.sqlite"
 SILENT = 60.0
 """A run without an end to which nothing was written for so many seconds may have been killed."""
+
+
+def health(run: Run | str | Path) -> dict[str, list[Finding]]:
+    """What is wrong with each module of a run, the worst first: {name: findings}; an empty list is a healthy one.
+
+    A Finding has `what` (nan, exploding, dead, vanishing or still), `why`, a sentence, and the `step`.
+    """
+    folder = run.path if isinstance(run, Run) else Path(run)
+    with closing(OpenRun(folder, folder.name)) as opened:
+        opened.catch_up()
+        return opened.health()
 
 
 class Series(NamedTuple):
@@ -102,13 +115,9 @@ class OpenRun:
 
     @property
     def meta(self) -> dict[str, Any]:
-        """The facts of the first file, as they are now."""
+        """The facts of the first file of a watch, as they are now."""
         with self.lock:
-            reader = Reader(next(iter(self._files)))
-        try:
-            return reader.meta
-        finally:
-            reader.close()
+            return facts(list(self._files))
 
     def modules(self) -> list[tuple[str, str]]:
         """(name, type) of every module: those the run has noted, and other sites that are no parameters."""
@@ -130,7 +139,7 @@ class OpenRun:
             return found
 
     def state(self) -> dict[str, Any]:
-        """How the run is doing: running, silent, ended or failed, with when it began and was last written to."""
+        """How the run is doing: running, silent, ended, interrupted or failed, and since when."""
         meta = self.meta
         return {**state_of(meta, self.path), "dropped": meta.get("dropped", 0)}
 
@@ -159,16 +168,31 @@ class OpenRun:
                 self._where[number].append((file, local))
 
 
+def facts(files: list[Path]) -> dict[str, Any]:
+    """The facts in the first of these files that a watch wrote; `record(to=)` leaves files in a run as well."""
+    found: dict[str, Any] = {}
+    for path in files:
+        with closing(Reader(path)) as reader:
+            found = found or reader.meta
+            if reader.meta.get("by") != "record":
+                return reader.meta
+    return found
+
+
+ENDS = {"normally": "ended", "interrupted": "interrupted"}
+
+
 def state_of(meta: dict[str, Any], path: Path) -> dict[str, Any]:
     """{"state": ..., "started": ..., "ended": ..., "written": ...} of the run in a folder, from its facts."""
-    written = max((file.stat().st_mtime for file in path.glob("rank*.sqlite*")), default=0.0)
+    files = [file for ending in ("", "-wal") for file in path.glob(FILES + ending)]  # to -shm readers write
+    written = max((file.stat().st_mtime for file in files), default=0.0)
     if "end" in meta:
-        state = "ended" if meta["end"] == "normally" else "failed"
+        state = ENDS.get(meta["end"], "failed")
     else:
         state = "running" if time.time() - written < SILENT else "silent"
     return {
         "state": state,
-        "end": meta.get("end"),
+        "why": meta.get("error"),
         "started": meta.get("started"),
         "ended": meta.get("ended"),
         "written": datetime.fromtimestamp(written, UTC).isoformat(timespec="seconds"),

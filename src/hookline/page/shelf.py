@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections import OrderedDict
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from hookline.errors import RunError
-from hookline.page.reading import FILES, OpenRun, state_of
+from hookline.page.reading import FILES, SILENT, OpenRun, facts, state_of
 from hookline.sinks.database import Reader
 
 DEEPEST = 4
@@ -59,12 +61,9 @@ class Shelf:
             return self._open[name]
 
     def overview(self) -> list[dict[str, Any]]:
-        """What is told of each run in a list; one that can't be read has an `error` instead."""
-        return sorted(
-            (_glance(name, path) for name, path in self.names().items()),
-            key=lambda one: one.get("started") or "",
-            reverse=True,
-        )
+        """What is told of each run in a list, the latest first; one that can't be read has an `error` instead."""
+        found = [_glance(name, path) for name, path in self.names().items()]
+        return sorted(filter(None, found), key=lambda one: one.get("started") or "", reverse=True)
 
     def close(self) -> None:
         with self._lock:
@@ -72,15 +71,15 @@ class Shelf:
                 self._open.popitem()[1].close()
 
 
-def _glance(name: str, path: Path) -> dict[str, Any]:
-    file = min(path.glob(FILES))
+def _glance(name: str, path: Path) -> dict[str, Any] | None:
+    """None for a run that is just being made."""
+    files = sorted(path.glob(FILES))
+    made = files[0].stat()
+    if not made.st_size and time.time() - made.st_mtime < SILENT:
+        return None
     try:
-        reader = Reader(file)
-        try:
-            _, last = reader.last_frame()
-            meta = reader.meta
-        finally:
-            reader.close()
+        meta = facts(files)
+        last = max(_last_step(file) for file in files)
     except RunError as error:
         return {"name": name, "error": str(error)}
     size = sum(part.stat().st_size for part in path.glob("rank*.sqlite*"))
@@ -90,6 +89,11 @@ def _glance(name: str, path: Path) -> dict[str, Any]:
         "modules": len(meta.get("sites", [])),
         "last": None if last < 0 else last,
         "bytes": size,
-        "processes": len(list(path.glob(FILES))),
+        "processes": len(files),
         **state_of(meta, path),
     }
+
+
+def _last_step(file: Path) -> int:
+    with closing(Reader(file)) as reader:
+        return reader.last_frame()[1]

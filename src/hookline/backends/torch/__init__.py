@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from functools import partial
 from typing import Any
 
 import torch
 from torch import nn
 
 from hookline.backends.capabilities import capabilities
-from hookline.backends.forwards import replaced
 from hookline.backends.immediate import Immediate
 from hookline.backends.protocol import Label
 from hookline.backends.torch import (
@@ -72,7 +70,7 @@ class TorchBackend(Immediate):
     needs_gradient = staticmethod(gradients.needs_gradient)
     tapped = staticmethod(tapped)
     place_state_hook = staticmethod(state.place_state_hook)
-    replace_forward = staticmethod(partial(replaced, "forward"))
+    replace_forward = staticmethod(taps.replace_forward)
     swap_data = staticmethod(parameters.swap_data)
     tensors_of = staticmethod(parameters.tensors_of)
     gathered = staticmethod(values.gathered)

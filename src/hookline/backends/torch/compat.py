@@ -240,6 +240,11 @@ def uncompiled(module: torch.nn.Module) -> torch.nn.Module:
     return getattr(module, "_orig_mod", module) if compiled(module) else module
 
 
+def plain_name(name: str) -> str:
+    """A dotted name as it is without what torch.compile wraps around modules."""
+    return name.replace("_orig_mod.", "")
+
+
 def is_fakes_fault(error: BaseException) -> bool:
     """Whether `error` comes of tensors having no numbers, so that real ones may do."""
     kinds = {base.__name__ for base in type(error).__mro__}

@@ -10,8 +10,9 @@ from typing import Any
 
 from torch import nn
 
-from hookline.backends.forwards import ReplacedForward
-from hookline.backends.protocol import Inert, Rank, Tap, Wish
+from hookline.backends.forwards import ReplacedForward, replaced
+from hookline.backends.points import Point
+from hookline.backends.protocol import Inert, Label, Rank, Tap, Wish
 from hookline.backends.torch.compat import (
     fresh_hook_id,
     hook_dicts,
@@ -21,12 +22,14 @@ from hookline.backends.torch.compat import (
     was_compiled,
 )
 from hookline.backends.torch.compiled.classes import retarget
-from hookline.backends.torch.compiled.traced import call_of_inert, call_of_tap
+from hookline.backends.torch.compiled.traced import call_of_inert, call_of_point, call_of_replaced, call_of_tap
 
 _order = itertools.count()
 _attached: weakref.WeakSet[Attached] = weakref.WeakSet()
 _traceable: set[type] = set()
 traced_instead(Inert.__call__, call_of_inert)
+traced_instead(Point.__call__, call_of_point)
+traced_instead(ReplacedForward.__call__, call_of_replaced)
 
 
 class Attached:
@@ -34,6 +37,20 @@ class Attached:
 
     def __init__(self, wishes: list[Wish]) -> None:
         self.wishes = wishes
+
+
+def replace_forward(module: nn.Module, fn: Callable[..., Any], label: Label) -> Callable[[], None]:
+    """Has `fn(original_forward, *args, **kwargs)` run in place of the forward; returns the undoing."""
+    restore = replaced("forward", module, fn, label)
+    if was_compiled():
+        retarget(module)
+
+    def undo() -> None:
+        restore()
+        if was_compiled():
+            retarget(module)
+
+    return undo
 
 
 def tapped_modules() -> list[nn.Module]:

@@ -59,7 +59,7 @@ class _PartForward(ReplacedForward):
             return self._outermost(*args, **kwargs)
         scope = mode.enter(self._name, self._start)
         try:
-            return self._original(*args, **kwargs)
+            return self.original(*args, **kwargs)
         finally:
             mode.leave(scope)
 
@@ -68,14 +68,14 @@ class _PartForward(ReplacedForward):
     def _outermost(self, *args: Any, **kwargs: Any) -> Any:
         mode = self._mode
         if not mode.open or not mode.listener.is_mine():
-            return self._original(*args, **kwargs)
+            return self.original(*args, **kwargs)
         local = mode.local
         if local.depth == 0 and not compat.in_recompute():
             local.calls = {}
         with mode.running():
             scope = mode.enter(self._name, self._start)
             try:
-                return self._original(*args, **kwargs)
+                return self.original(*args, **kwargs)
             finally:
                 mode.leave(scope)
 
@@ -93,7 +93,7 @@ class _ModelForward(ReplacedForward):
             local.calls = {}
         local.depth += 1
         try:
-            return self._original(*args, **kwargs)
+            return self.original(*args, **kwargs)
         finally:
             local.depth -= 1
 

@@ -119,7 +119,7 @@ export class Boxes extends Columns {
     const [low, high] = [Math.min(0, ...ends), Math.max(0, ...ends)];
     const sizes = ends.map(Math.abs).filter((size) => size > 0);
     const largest = Math.max(...sizes, 1e-30);
-    const near = Math.max(Math.min(...sizes, largest), largest * 1e-4);
+    const near = Math.min(Math.max(Math.min(...sizes, largest), largest * 1e-4), largest / 10);
     return symmetric(low * 1.2, high * 1.2 || 1, near);
   }
 

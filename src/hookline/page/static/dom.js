@@ -13,14 +13,20 @@ export function h(tag, attributes = {}, ...children) {
 }
 
 export function fill(element, ...children) {
-  element.replaceChildren(...children.flat().filter((child) => child !== null && child !== undefined));
+  element.replaceChildren(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
   return element;
 }
 
+/** A control with the label above it. */
+export function labelled(label, control, kind = "field") {
+  return h("div", { class: kind }, h("label", { for: control.id }, label), control);
+}
+
 export function select(label, options, value, change) {
-  const field = h("select", { onchange: () => change(field.value) });
+  const id = `choose-${label.toLowerCase().replaceAll(" ", "-")}`;
+  const field = h("select", { id, onchange: () => change(field.value) });
   for (const [key, text] of options) field.append(h("option", { value: key, selected: key === value }, text));
-  return h("label", { class: "field" }, h("span", {}, label), field);
+  return labelled(label, field);
 }
 
 const EXACT = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });

@@ -58,10 +58,10 @@ function row(run) {
     name,
     h("td", {}, state(run)),
     h("td", {}, run.model ?? "–"),
-    h("td", { class: "number" }, run.last === null ? "none yet" : whole(run.last)),
-    h("td", { class: "number" }, run.modules ? whole(run.modules) : "–"),
-    h("td", {}, moment(run.started)),
-    h("td", {}, took(run)),
+    h("td", { class: "number", "data-label": "last step" }, run.last === null ? "none yet" : whole(run.last)),
+    h("td", { class: "number", "data-label": "layers" }, run.modules ? whole(run.modules) : "–"),
+    h("td", { "data-label": "started" }, moment(run.started)),
+    h("td", { "data-label": "took" }, took(run)),
     h("td", { class: "number" }, size(run.bytes) + processes),
   );
 }

@@ -1,9 +1,10 @@
 // run: the page of a run: what it is, its layers, its charts; it follows a run that is being written.
 
+import { BoxesSection, FlowSection } from "./atstep.js";
 import { Choice } from "./choice.js";
-import { fill, h, later, moment, select, whole } from "./dom.js";
+import { fill, h, labelled, later, moment, select, whole } from "./dom.js";
 import { state, took } from "./list.js";
-import { BoxesSection, CurvesSection, FlowSection, HeatSection } from "./sections.js";
+import { CurvesSection, HeatSection } from "./sections.js";
 import { Tree, badge } from "./tree.js";
 import { HEALTH, KINDS, STATS, worst } from "./words.js";
 
@@ -120,7 +121,7 @@ export class RunView {
       this.following = false;
       const behind = this.runs.some((run) => (this.told[run.name]?.revision ?? 0) > run.about.revision);
       if (behind) this.news();
-    }, Math.max(300, 3 * (performance.now() - began)));
+    }, Math.max(300, this.runs.some((run) => run.about.progress < 1) ? 0 : 3 * (performance.now() - began)));
   }
 
   /** Something was chosen. */
@@ -149,7 +150,7 @@ export class RunView {
       "details",
       { class: "side card", open: matchMedia("(min-width: 900px)").matches },
       h("summary", {}, h("h2", {}, "Layers")),
-      h("label", { class: "field", for: "filter" }, h("span", {}, "Filter"), search),
+      labelled("Filter", search),
       h("p", { class: "hint", id: "filter-help" }, help),
       this.chips,
       this.tree.element,
@@ -177,7 +178,7 @@ export class RunView {
     return h(
       "div",
       { class: "controls card", role: "group", "aria-label": "At one step" },
-      h("label", { class: "field wide", for: "step" }, h("span", {}, "Step"), this.range),
+      labelled("Step", this.range, "field wide"),
       this.output,
       this.latest,
       this.flowKind,
@@ -221,7 +222,7 @@ export class RunView {
     if (key === this.controlled) return;
     this.controlled = key;
     const fields = [
-      select("Of", choice.kinds.map((kind) => [kind, KINDS[kind] ?? kind]), choice.kind, (kind) => this.#chose({ kind })),
+      select("Values", choice.kinds.map((kind) => [kind, KINDS[kind] ?? kind]), choice.kind, (kind) => this.#chose({ kind })),
       select("Statistic", about.stats.map((stat) => [stat, STATS[stat] ?? stat]), choice.stat, (stat) => this.#chose({ stat })),
       select("Scale", ["auto", "linear", "log"].map((one) => [one, one]), choice.scale, (scale) => this.#chose({ scale })),
     ];
@@ -233,11 +234,11 @@ export class RunView {
     }
     const inner = h("input", { type: "checkbox", onchange: () => this.#chose({ inner: inner.checked ? "1" : null }) });
     inner.checked = Boolean(choice.inner);
-    fields.push(h("label", { class: "check" }, inner, " modules that hold others too"));
+    fields.push(h("label", { class: "check" }, inner, " containers too"));
     if (this.others.length) {
       const names = [["", "no other run"], ...this.others.map((run) => [run.name, run.name])];
       fields.push(
-        select("Over it", names, choice.with ?? "", (name) => {
+        select("Compare with", names, choice.with ?? "", (name) => {
           choice.with = name || null;
           choice.keep(about);
           location.reload();
@@ -295,14 +296,28 @@ export class RunView {
     fill(
       this.facts,
       h("h1", {}, ...(this.runs[1] ? [name, h("small", {}, " with "), this.runs[1].name] : [name]), " ", state(now)),
+      now.why && h("p", { class: "error" }, now.why),
       reading,
       h("dl", {}, ...Object.entries(list).map(([term, text]) => h("div", {}, h("dt", {}, term), h("dd", {}, text)))),
       this.#findings(found, about),
+      this.runs[1] && this.#other(this.runs[1]),
     );
   }
 
+  /** What is found in the run that lies over this one, in a line. */
+  #other({ name, about }) {
+    const found = about.modules.map(([site]) => [site, about.health[site] ?? []]).filter(([, some]) => some.length);
+    const told = found.slice(0, 3).flatMap(([site, some]) => [" ", badge(some[0][0]), ` ${site || "(model)"}`]);
+    const more = found.length > 3 ? ` and ${whole(found.length - 3)} more` : "";
+    return h("p", { class: "lead" }, `${name}: `, ...(found.length ? told : [badge("healthy")]), more);
+  }
+
   #findings(found, about) {
-    if (!about.series.length) return h("p", { class: "lead" }, "Nothing is recorded yet. The page follows the run.");
+    if (!about.series.length) {
+      const later = about.state.state === "running" ? "Nothing is recorded yet; the page follows the run." : "No statistics were recorded.";
+      return h("p", { class: "lead" }, about.progress < 1 ? "" : later);
+    }
+    if (about.progress < 1) return null;
     if (!found.length) return h("p", { class: "lead good" }, badge("healthy"), " No layer shows NaN, explodes, is dead or stands still.");
     const rest = found.length - TOLD;
     return h(

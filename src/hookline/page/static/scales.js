@@ -55,13 +55,15 @@ function between(scale) {
 
 function symmetricTicks(scale) {
   const largest = Math.max(Math.abs(scale.low), Math.abs(scale.high));
+  const powers = Math.log10(largest / scale.near);
+  const every = Math.max(1, Math.ceil(powers / 4));
   const ticks = [0];
-  const powers = Math.floor(Math.log10(largest)) - Math.ceil(Math.log10(scale.near)) + 1;
-  const every = Math.max(1, Math.ceil(powers / 3));
-  for (let power = Math.floor(Math.log10(largest)); 10 ** power >= scale.near * 0.99; power -= every) {
-    for (const tick of [10 ** power, -(10 ** power)]) if (tick >= scale.low && tick <= scale.high) ticks.push(tick);
+  for (let power = Math.floor(Math.log10(largest)); 10 ** power >= scale.near / 2; power -= every) {
+    for (const n of powers < 2.5 ? [1, 2, 5] : [1]) {
+      for (const tick of [n * 10 ** power, -n * 10 ** power]) if (tick >= scale.low && tick <= scale.high) ticks.push(tick);
+    }
   }
-  return ticks;
+  return ticks.filter((tick) => !tick || Math.abs(tick) >= scale.near * 0.8);
 }
 
 // Distinct colours of equal weight for few curves, one set for each background.

@@ -3,6 +3,11 @@
 import { fill, h } from "./dom.js";
 import { Panel } from "./lazy.js";
 
+/** Which mark belongs to which of two runs. */
+export function runKey(runs, how) {
+  return runs.map((run, n) => h("span", { class: `key ${how} ${n ? "second" : "first"}` }, h("span", { class: "mark" }), run.name));
+}
+
 export class Section {
   /** A subclass has `load()`, which fetches and calls `done`, and `table()`, which gives the table. */
   constructor(view, { id, title, hint, body }) {

@@ -1,12 +1,11 @@
-// sections: the four views of a run.
+// sections: what a run does over its steps: curves, and histograms as images.
 
-import { Boxes, Flow } from "./bars.js";
 import { Curves } from "./curves.js";
 import { fill, h, short, whole } from "./dom.js";
 import { Heat, rangeOf, shareOf } from "./heat.js";
 import { Panel } from "./lazy.js";
 import { colours, depthStyle, paletteStyle } from "./scales.js";
-import { Section } from "./section.js";
+import { Section, runKey } from "./section.js";
 import { bytesOf } from "./source.js";
 import { sampled, table } from "./table.js";
 import { isDark, onTheme } from "./theme.js";
@@ -110,13 +109,22 @@ export class CurvesSection extends Section {
     return table(
       `${STATS[choice.stat] ?? choice.stat} of ${KINDS[choice.kind]}${more}`,
       ["step", ...shown.map((line) => line.name)],
-      x.map((step) => [whole(step), ...shown.map((line) => value(line, step))]),
+      [
+        ["highest", ...shown.map((line) => extreme(line, (a, b) => a > b))],
+        ["lowest", ...shown.map((line) => extreme(line, (a, b) => a < b))],
+        ...x.map((step) => [whole(step), ...shown.map((line) => value(line, step))]),
+      ],
     );
   }
 }
 
-function runKey(runs, how) {
-  return runs.map((run, n) => h("span", { class: `key ${how} ${n ? "second" : "first"}` }, h("span", { class: "mark" }), run.name));
+/** The most extreme value of a line, with its step: a table of some steps must not hide a spike. */
+function extreme({ values, x }, beats) {
+  let best = -1;
+  values.forEach((value, n) => {
+    if (Number.isFinite(value) && (best < 0 || beats(value, values[best]))) best = n;
+  });
+  return best < 0 ? "–" : `${short(values[best])} (step ${whole(x[best])})`;
 }
 
 export class HeatSection extends Section {
@@ -187,7 +195,11 @@ export class HeatSection extends Section {
   async #draw(card) {
     await Promise.all(
       card.charts.map(async ({ run, number, chart }) => {
-        chart.show(number === undefined ? null : await this.#image(run, number));
+        try {
+          chart.show(number === undefined ? null : await this.#image(run, number));
+        } catch (error) {
+          chart.readout.textContent = `This could not be read: ${error.message}`;
+        }
       }),
     );
   }
@@ -237,105 +249,5 @@ export class HeatSection extends Section {
         ...columns.map((column) => shareOf(bytes[row * starts.length + column])),
       ]),
     );
-  }
-}
-
-class AtStep extends Section {
-  constructor(view, facts, chart) {
-    const legend = h("div", { class: "legend" });
-    super(view, { ...facts, body: h("div", {}, chart.element, legend) });
-    Object.assign(this, { chart, legend });
-  }
-
-  async load() {
-    const { choice, runs } = this.view;
-    const kind = this.kind();
-    const picks = kind ? choice.picked(runs[0].about, kind) : [];
-    const step = this.view.step();
-    const answers = await Promise.all(
-      runs.map(async (run, second) => {
-        const mine = second ? run.same(picks, kind) : picks;
-        const rows = step === null ? [] : await run.at(mine.map((pick) => pick?.number).filter((n) => n !== undefined), step);
-        let next = 0;
-        return mine.map((pick) => (pick ? (rows[next++] ?? null) : null));
-      }),
-    );
-    this.names = picks.map((pick) => pick.name);
-    this.rows = picks.map((_, n) => answers.map((rows) => rows[n]));
-    this.step = step;
-    fill(this.legend, ...(runs.length > 1 ? runKey(runs, "fills") : []));
-    this.draw(kind);
-  }
-
-  /** A table with a row for each site and run, and a column for each of {heading: row -> text}. */
-  listed(caption, columns) {
-    const { runs } = this.view;
-    const rows = this.names.flatMap((name, n) =>
-      this.rows[n].map((row, second) => [
-        runs.length > 1 ? `${name} (${runs[second].name})` : name,
-        ...(row ? Object.values(columns).map((of) => of(row)) : Object.keys(columns).map(() => "–")),
-      ]),
-    );
-    return rows.length ? table(caption, ["site", ...Object.keys(columns)], rows) : null;
-  }
-}
-
-export class FlowSection extends AtStep {
-  constructor(view) {
-    const hint = "How large gradients are from the first layer to the last. Red marks: zero, NaN or Inf.";
-    super(view, { id: "flow", title: "Gradient flow", hint }, new Flow("Gradient flow"));
-  }
-
-  kind() {
-    return this.view.choice.flow;
-  }
-
-  draw(kind) {
-    this.chart.label = `L2 norm of ${KINDS[kind]} of ${this.names.length} sites at step ${this.step}. Arrow keys read values.`;
-    const word = kind ? undefined : "this run has no gradients: watch with grads=True";
-    this.chart.show({ names: this.names, rows: this.rows, stat: "l2", label: "L2 norm", word });
-  }
-
-  table() {
-    if (!this.rows) return null;
-    return this.listed(`${KINDS[this.kind()] ?? "gradients"} at step ${whole(this.step ?? 0)}`, {
-      step: (row) => whole(row.step),
-      "L2 norm": (row) => short(row.l2),
-      "largest magnitude": (row) => short(row.absmax),
-      mean: (row) => short(row.mean),
-      NaN: (row) => whole(row.nan ?? 0),
-      Inf: (row) => whole(row.inf ?? 0),
-    });
-  }
-}
-
-export class BoxesSection extends AtStep {
-  constructor(view) {
-    const hint = "Boxes hold half of the values, whiskers 98 %, the bar is the median; the scale is logarithmic on both sides of zero.";
-    super(view, { id: "boxes", title: "Distributions", hint }, new Boxes("Distributions"));
-  }
-
-  kind() {
-    return this.view.choice.kind;
-  }
-
-  draw(kind) {
-    this.chart.label = `How ${KINDS[kind]} of ${this.names.length} sites are spread at step ${this.step}. Arrow keys read values.`;
-    this.chart.show({ names: this.names, rows: this.rows, label: "value", word: "no finite values at this step, or no histograms" });
-  }
-
-  table() {
-    if (!this.rows) return null;
-    const quantile = (n) => (row) => (row.quantiles ? short(row.quantiles[n]) : "–");
-    return this.listed(`${KINDS[this.kind()]} at step ${whole(this.step ?? 0)}`, {
-      step: (row) => whole(row.step),
-      smallest: (row) => short(row.min),
-      "1 %": quantile(0),
-      "25 %": quantile(1),
-      median: quantile(2),
-      "75 %": quantile(3),
-      "99 %": quantile(4),
-      largest: (row) => short(row.max),
-    });
   }
 }

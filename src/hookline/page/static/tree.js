@@ -5,6 +5,7 @@ import { HEALTH, worst } from "./words.js";
 
 const ORDER = Object.keys(HEALTH);
 const AT_ONCE = 300;
+const FEW_MODULES = 40; // a tree of so many is shown unfolded
 
 /** The sign, colour and word of a layer's health. */
 export function badge(health, why) {
@@ -38,6 +39,7 @@ export class Tree {
     const nodes = [...(root.model ? [root.model] : []), ...root.children.values()];
     const kept = nodes.filter((node) => weigh(node, health));
     this.filtered = filtered;
+    this.few = modules.length <= FEW_MODULES;
     const focused = this.element.contains(document.activeElement) ? document.activeElement.dataset.name : null;
     fill(this.element, kept.length ? this.#list(kept) : h("p", { class: "empty" }, "No layer matches."));
     if (focused !== null) this.element.querySelector(`[data-name="${CSS.escape(focused)}"]`)?.focus();
@@ -65,12 +67,12 @@ export class Tree {
         onclick: () => this.choose(chosen ? null : node.name),
       },
       h("span", { class: "name" }, node.label),
-      node.type ? h("span", { class: "type" }, node.type) : null,
+      h("span", { class: "type" }, node.type),
       badge(own, why),
       why ? h("span", { class: "why" }, why) : null,
     );
     if (!children.length) return h("li", {}, button);
-    const open = this.#open.has(node.name) || this.filtered || (below && !this.#open.has(`-${node.name}`));
+    const open = this.#open.has(node.name) || this.filtered || ((below || this.few) && !this.#open.has(`-${node.name}`));
     const inner = h("div", { class: "inner" });
     const fold = h("button", {
       class: "fold",

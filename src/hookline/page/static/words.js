@@ -43,6 +43,7 @@ export const STATES = {
   running: "running",
   silent: "no end noted",
   ended: "ended",
+  interrupted: "interrupted",
   failed: "ended by an exception",
 };
 

@@ -70,7 +70,7 @@ def retarget(module: nn.Module) -> None:
     if own.__name__ == "OptimizedModule":  # its hooks run outside of the graph that it wraps
         return
     base = getattr(own, "_hookline_base", own) if NUMBER in vars(own) else own
-    replaced = getattr(getattr(module, "forward", None), "number", 0)  # see ../forwards.py
+    replaced = getattr(getattr(module, "forward", None), "number", 0)  # see ../../forwards.py
     if NUMBER in vars(own):
         left: Tapped = own._hookline_tapped  # type: ignore[attr-defined]
         left.before, left.after = [], []
@@ -128,14 +128,7 @@ def _reduce_as_base(self: Any, protocol: Any) -> Any:
     kind = type(self)
     base = kind._hookline_base
     made = base.__reduce_ex__(self, protocol)
-    if not isinstance(made, tuple):
-        return made
-    # Not by copyreg's __newobj__: pickle insists that this makes an object of the very class it was given.
-    constructor = base.__new__ if made[0] is copyreg.__newobj__ else made[0]  # type: ignore[attr-defined]
-    return constructor, *(_with_base(part, kind, base) for part in made[1:])
-
-
-def _with_base(part: Any, kind: type, base: type) -> Any:
-    if part is kind:
-        return base
-    return tuple(_with_base(one, kind, base) for one in part) if type(part) is tuple else part
+    if isinstance(made, tuple) and made[0] is copyreg.__newobj__:  # type: ignore[attr-defined]
+        # pickle itself makes sure that this one gets the object's own class.
+        return (copyreg._reconstructor, (base, object, None), *made[2:])  # type: ignore[attr-defined]
+    return made

@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 
 import torch
 
+from hookline.backends.points import Point
 from hookline.backends.protocol import Tap
 from hookline.backends.torch import compat
 from hookline.backends.torch.compiled import operators
@@ -34,8 +35,8 @@ class Door:
 
     __slots__ = ("_tapped", "after", "index", "latest", "live", "spec")
 
-    def __init__(self, state: Tapped, after: bool, index: int, spec: Spec, live: tuple[bool, ...]) -> None:
-        self._tapped = weakref.ref(state)
+    def __init__(self, state: Tapped | None, after: bool, index: int, spec: Spec, live: tuple[bool, ...]) -> None:
+        self._tapped = (lambda: None) if state is None else weakref.ref(state)
         self.after, self.index, self.spec, self.live = after, index, spec, live
         self.latest: Run | None = None
 
@@ -70,6 +71,17 @@ def door(number: int) -> Door:
 def door_number(number: int, after: bool, index: int, spec: Spec, live: tuple[bool, ...]) -> int:
     """The number of a new door for the tap at `index` of the class with this number."""
     _doors.append(Door(tapped(number), after, index, spec, live))
+    return len(_doors) - 1
+
+
+@compat.constant_while_tracing
+def point_door(point: Point, live: tuple[bool, ...]) -> int:
+    """The number of a new door where `point` gets the gradients of that many tensors."""
+    operators.define()
+    run = Run(live)
+    _, run.joint = point.listening(tuple(torch.empty(0) for _ in live))
+    _doors.append(Door(None, False, 0, None, live))
+    _doors[-1].latest = run
     return len(_doors) - 1
 
 

@@ -24,12 +24,12 @@ from hookline.backends.torch.compiled.doors import (
     need_classes,
     needs_of,
     note_views,
+    point_door,
     refilled,
     replaces,
     writes,
 )
-
-Tensor = torch.Tensor
+from hookline.backends.torch.compiled.operators import Gate
 
 
 def call_of_tap(tap: Any, module: Any, *rest: Any) -> Any:
@@ -45,6 +45,20 @@ def call_of_tap(tap: Any, module: Any, *rest: Any) -> Any:
 
 def call_of_inert(inert: Any, module: Any, *rest: Any) -> None:
     """In place of a tap that a copied model has: nothing."""
+
+
+def call_of_point(point: Any, *tensors: Any) -> Any:
+    """In place of a HookBackward."""
+    live = tuple([_live(leaf) for leaf in tensors])
+    # Copies, not views: a view that is written to later hears nothing any more.
+    fresh = tuple([leaf.clone() if _live(leaf) else leaf for leaf in tensors])
+    tapped = _hung(fresh, None, point_door(point, live), True)
+    return tapped[0] if len(tapped) == 1 else tapped
+
+
+def call_of_replaced(replaced: Any, *args: Any, **kwargs: Any) -> Any:
+    """In place of a forward that was replaced: what stands for it, followed as any other code."""
+    return replaced.fn.traced(replaced.original, *args, **kwargs)
 
 
 def _before(tap: Any, number: int, args: Any, kwargs: Any) -> Any:
@@ -112,7 +126,7 @@ def _hung(tree: Any, ticket: Any, door: int, joint: Any) -> Any:
         _replace(distinct[0], ticket, at[0], door)
     if len(distinct) < 2:
         return tree
-    gated = torch.ops.hookline.gated(distinct, ticket, [places[0] for places in at], door)
+    gated = Gate.apply(ticket, [places[0] for places in at], door, *distinct)  # type: ignore[no-untyped-call]
     new = list(_tensors(tree))
     for leaf, places in zip(gated, at, strict=True):
         for place in places:

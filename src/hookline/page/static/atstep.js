@@ -1,0 +1,107 @@
+// atstep: what a run is at one step: how large gradients are, and how values are spread.
+
+import { Boxes, Flow } from "./bars.js";
+import { fill, h, short, whole } from "./dom.js";
+import { Section, runKey } from "./section.js";
+import { table } from "./table.js";
+import { KINDS } from "./words.js";
+
+class AtStep extends Section {
+  constructor(view, facts, chart) {
+    const legend = h("div", { class: "legend" });
+    super(view, { ...facts, body: h("div", {}, chart.element, legend) });
+    Object.assign(this, { chart, legend });
+  }
+
+  async load() {
+    const { choice, runs } = this.view;
+    const kind = this.kind();
+    const picks = kind ? choice.picked(runs[0].about, kind) : [];
+    const step = this.view.step();
+    const answers = await Promise.all(
+      runs.map(async (run, second) => {
+        const mine = second ? run.same(picks, kind) : picks;
+        const rows = step === null ? [] : await run.at(mine.map((pick) => pick?.number).filter((n) => n !== undefined), step);
+        let next = 0;
+        return mine.map((pick) => (pick ? (rows[next++] ?? null) : null));
+      }),
+    );
+    this.names = picks.map((pick) => pick.name);
+    this.rows = picks.map((_, n) => answers.map((rows) => rows[n]));
+    this.step = step;
+    fill(this.legend, ...(runs.length > 1 ? runKey(runs, "fills") : []));
+    this.draw(kind);
+  }
+
+  /** A table with a row for each site and run, and a column for each of {heading: row -> text}. */
+  listed(caption, columns) {
+    const { runs } = this.view;
+    const rows = this.names.flatMap((name, n) =>
+      this.rows[n].map((row, second) => [
+        runs.length > 1 ? `${name} (${runs[second].name})` : name,
+        ...(row ? Object.values(columns).map((of) => of(row)) : Object.keys(columns).map(() => "–")),
+      ]),
+    );
+    return rows.length ? table(caption, ["site", ...Object.keys(columns)], rows) : null;
+  }
+}
+
+export class FlowSection extends AtStep {
+  constructor(view) {
+    const hint = "How large gradients are from the first layer to the last. Red marks: zero, NaN or Inf.";
+    super(view, { id: "flow", title: "Gradient flow", hint }, new Flow("Gradient flow"));
+  }
+
+  kind() {
+    return this.view.choice.flow;
+  }
+
+  draw(kind) {
+    this.chart.label = `L2 norm of ${KINDS[kind]} of ${this.names.length} sites at step ${this.step}. Arrow keys read values.`;
+    const word = kind ? undefined : "this run has no gradients: watch with grads=True";
+    this.chart.show({ names: this.names, rows: this.rows, stat: "l2", label: "L2 norm", word });
+  }
+
+  table() {
+    if (!this.rows) return null;
+    return this.listed(`${KINDS[this.kind()] ?? "gradients"} at step ${whole(this.step ?? 0)}`, {
+      step: (row) => whole(row.step),
+      "L2 norm": (row) => short(row.l2),
+      "largest magnitude": (row) => short(row.absmax),
+      mean: (row) => short(row.mean),
+      NaN: (row) => whole(row.nan ?? 0),
+      Inf: (row) => whole(row.inf ?? 0),
+    });
+  }
+}
+
+export class BoxesSection extends AtStep {
+  constructor(view) {
+    const hint = "Boxes hold half of the values, whiskers 98 %, the bar is the median; the scale is logarithmic on both sides of zero.";
+    super(view, { id: "boxes", title: "Distributions", hint }, new Boxes("Distributions"));
+  }
+
+  kind() {
+    return this.view.choice.kind;
+  }
+
+  draw(kind) {
+    this.chart.label = `How ${KINDS[kind]} of ${this.names.length} sites are spread at step ${this.step}. Arrow keys read values.`;
+    this.chart.show({ names: this.names, rows: this.rows, label: "value", word: "no finite values at this step, or no histograms" });
+  }
+
+  table() {
+    if (!this.rows) return null;
+    const quantile = (n) => (row) => (row.quantiles ? short(row.quantiles[n]) : "–");
+    return this.listed(`${KINDS[this.kind()]} at step ${whole(this.step ?? 0)}`, {
+      step: (row) => whole(row.step),
+      smallest: (row) => short(row.min),
+      "1 %": quantile(0),
+      "25 %": quantile(1),
+      median: quantile(2),
+      "75 %": quantile(3),
+      "99 %": quantile(4),
+      largest: (row) => short(row.max),
+    });
+  }
+}
