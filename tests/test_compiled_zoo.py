@@ -6,6 +6,8 @@ from torch import _dynamo as dynamo
 
 import hookline
 from conftest import loss_of, tensors
+from hookline.testing import ZOO
+from hookline.trees import map_leaves
 
 REFUSED = {"LSTM", "packed sequence through a GRU"}
 """torch.compile refuses these itself, without any hook."""
@@ -15,7 +17,11 @@ GRADIENTS = ("grad_output", "grad_input", "grad_kwargs")
 
 pytestmark = [
     pytest.mark.usefixtures("fresh_compiler"),
-    pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings(
+        "ignore::FutureWarning",
+        "ignore::DeprecationWarning",
+        "ignore:Torchinductor does not support code generation",
+    ),
 ]
 
 
@@ -45,7 +51,9 @@ def close(a, b):
     a, b = tensors(a), tensors(b)
     assert len(a) == len(b)
     for one, other in zip(a, b, strict=True):
-        torch.testing.assert_close(one, other, equal_nan=True)
+        # A bfloat16 is rounded by up to 0.8 %, on each of some five operations on the way.
+        bound = {"rtol": 0.04, "atol": 1e-5} if one.dtype is torch.bfloat16 else {}
+        torch.testing.assert_close(one, other, equal_nan=True, **bound)
 
 
 def parameter_gradients(model):
@@ -95,21 +103,18 @@ def test_a_recording_of_compiled_code_is_that_of_eager_code(specimen, compiler, 
     assert silent == {entry.site for entry in wanted.audit() if not entry.fired}
 
 
+@pytest.mark.parametrize("specimen", [one for one in ZOO if one.name not in REFUSED], ids=str)
 def test_an_edit_in_compiled_code_is_that_in_eager_code(specimen, compiler, graphs):
-    if specimen.name in REFUSED:
-        pytest.skip("torch.compile refuses recurrent layers, see above")
     model, ran, args, kwargs = made(specimen)
     with hookline.record(ran) as seen:
         ran(*args, **kwargs)
-    sites = [name for name in seen.names if name and tensors(seen[name].output)][:1]
-    if not sites:
-        pytest.skip("no part of it returns a tensor")
-    edits = {sites[0]: halved}
+    site = next((name for name in seen.names if tensors(seen[name].output)), "")
+    edits = {site: halved}
     model.zero_grad()
     with hookline.edit(ran, edits):
         wanted = run(specimen, ran, args, kwargs)
     compiled_model, ran, args, kwargs = made(specimen, compiler)
-    if "checkpoint" in specimen.name:
+    if "checkpoint" in specimen.name and site:
         with (
             pytest.raises(Exception, match=r"a part that torch\.utils\.checkpoint recomputes"),
             hookline.edit(ran, edits),
@@ -118,13 +123,11 @@ def test_an_edit_in_compiled_code_is_that_in_eager_code(specimen, compiler, grap
         return
     with hookline.edit(ran, edits) as block:
         output = run(specimen, ran, args, kwargs)
-    assert block.audit()[0].fired
+    assert block.audit()[0].fired == 1 or not tensors(seen[site].output)
     close(output, wanted)
     close(parameter_gradients(compiled_model), parameter_gradients(model))
     assert graphs()[1] == 0
 
 
 def halved(output):
-    from hookline.trees import map_leaves
-
     return map_leaves(lambda t: t * 0.5 if t.is_floating_point() else t, output, torch.Tensor)
