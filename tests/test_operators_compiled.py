@@ -225,6 +225,19 @@ def test_a_limit_of_recompilations_is_no_reason_for_silence():
     assert nothing_is_left(call)
 
 
+def test_a_forward_of_which_nothing_is_left_has_nothing_to_tell():
+    class Nothing(nn.Module):
+        def forward(self, x):
+            x * 2
+            return 3
+
+    names = []
+    call = torch.compile(Nothing())
+    with hookline.register_op_hook(call, lambda name, op, array: names.append(name)):
+        assert call(torch.ones(2)) == 3
+    assert names == []
+
+
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 @pytest.mark.parametrize("in_place", [True, False])
 def test_backends_for_debugging_run_the_code_as_written(backend, in_place):
@@ -253,6 +266,9 @@ def test_a_backend_that_shows_no_graph_is_unsupported():
     def mine(graph, inputs):
         return graph.forward
 
+    own = torch.compile(nn.Linear(2, 2), options={"post_grad_custom_post_pass": lambda graph: None})
+    with pytest.raises(hookline.Unsupported, match="without such a pass in its options"):
+        hookline.register_op_hook(own, print)
     model = torch.compile(nn.Sequential(nn.Linear(2, 2)), backend=mine)
     with pytest.raises(hookline.Unsupported, match=r"'mine'.*inductor") as caught:
         hookline.register_op_hook(model, print)

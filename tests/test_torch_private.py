@@ -325,6 +325,9 @@ def test_the_backend_of_a_compiled_model_is_known():
         in_place.compile(backend=backend)
         wrapped = torch.compile(nn.Linear(1, 1), backend=backend)
         assert [compiler.compiler_of(model) for model in (in_place, wrapped)] == [name, name]
+        assert not compiler.has_pass_of_its_own(wrapped)
+    options = {"post_grad_custom_post_pass": lambda graph: None}
+    assert compiler.has_pass_of_its_own(torch.compile(nn.Linear(1, 1), options=options))
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own import
@@ -377,10 +380,11 @@ def test_inductor_hands_over_both_graphs_with_classes_calls_phases_and_lines():
         def forward(self, x):
             return self.fc(self.fc(x))
 
-    seen, model = [], Model()
+    seen, compilations, model = [], [], Model()
 
     def look(graph):
         assert compiler.module_under_compilation() is model
+        compilations.append(compiler.compilation())
         for node in graph.nodes:
             stack = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack")
             if "mm" in str(node.target) and stack:  # what inductor made of several nodes has none
@@ -392,11 +396,14 @@ def test_inductor_hands_over_both_graphs_with_classes_calls_phases_and_lines():
                 seen.append((node.meta["partitioner_tag"], kind is Own, "@1" in key))
 
     undo = compiler.inductor_pass(look)
+    graphs = compiler.graphs_so_far()
     torch.compile(model, fullgraph=True)(torch.ones(3, 2, requires_grad=True))  # no backward: it is not waited for
     undo()
+    assert compiler.graphs_so_far() == graphs + 1
     assert inductor.post_grad_custom_post_pass is None and not functorch.force_non_lazy_backward_lowering
     calls = {("is_forward", True, False), ("is_forward", True, True), ("is_backward", True, True)}
     assert calls <= set(seen)
+    assert len(compilations) == 2 and compilations[0] == compilations[1] != compiler.compilation()
     assert compiler.module_under_compilation() is None
 
 

@@ -25,7 +25,7 @@ LIMIT = 2**18
 TORCH = str(Path(nn.__file__).parents[1])
 HERE = str(Path(__file__).parents[2])
 MODELS = str(Path(HERE, "testing"))
-ENTRIES = tuple(str(Path(__file__).with_name(name)) for name in ("operators.py", "compat.py"))
+ENTRIES = tuple(str(Path(__file__).with_name(name)) for name in ("operators.py", "written.py", "compat.py"))
 """From these files a model's own code is called: operators that seem to stand in them are the model's."""
 
 

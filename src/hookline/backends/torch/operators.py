@@ -1,8 +1,7 @@
 """Operators of an eager torch model: a dispatch mode that knows which module is running.
 
-The forward of every module in question is replaced, in the instance, by one that notes the call and, at
-the outermost, switches the mode on. For a backward the mode is switched on where autograd's engine is
-entered; which module an operator belongs to is found by the number of the autograd node that runs it.
+Forwards tell it which call is under way (written.py). For a backward it is switched on where autograd's engine
+is entered; which module an operator belongs to is found by the number of the autograd node that runs it.
 """
 
 from __future__ import annotations
@@ -11,20 +10,17 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
-from functools import cache, lru_cache
+from contextlib import contextmanager, nullcontext
+from functools import lru_cache
 from typing import Any
 
 import torch
 from torch import nn
 
-from hookline.backends.forwards import ReplacedForward
 from hookline.backends.operators import BACKWARD, FORWARD, Operator, OpListener, Scope, Step
-from hookline.backends.protocol import Label
 from hookline.backends.torch import compat
 from hookline.backends.torch.attribution import Trail, current_line, is_own, is_unseen, unseen
 from hookline.backends.torch.compat import QuickDispatchMode, current_node, graph_task, in_parts
-from hookline.backends.torch.compiled.compat import around_compiled
 from hookline.backends.torch.parameters import recomputed
 from hookline.trees import leaves
 
@@ -33,31 +29,6 @@ NO_NUMBER = 2**63
 
 PLAIN = (torch.Tensor,)
 """The types that torch tells of an operation on no tensor with a dispatch of its own."""
-
-
-def hook_written(
-    model: nn.Module,
-    modules: dict[int, tuple[str, nn.Module]],
-    compiled: list[nn.Module],
-    listener: OpListener,
-    label: Label,
-) -> Callable[[], None]:
-    """Has `listener` told of every operator that these modules run; returns the undoing.
-
-    `compiled` are parts of the model that tell theirs in another way.
-    """
-    mode = OperatorMode(listener, list(modules.values()), compiled_parts=bool(compiled))
-    _keep_uncompiled()
-    with ExitStack() as placed:
-        placed.callback(mode.close)
-        placed.callback(compat.around_backward(mode.backward))
-        if id(model) not in modules:
-            placed.callback(_ModelForward(mode, model, label._replace(site="")).place())
-        for name, module in modules.values():
-            placed.callback(_PartForward(mode, name, module, label._replace(site=name)).place())
-        for entry in compiled:
-            placed.callback(around_compiled(entry, mode.suspended))
-        return placed.pop_all().close
 
 
 class _Thread(threading.local):
@@ -292,67 +263,6 @@ class OperatorMode(QuickDispatchMode):
             return line
         node = current_node()
         return None if node is None else trail.line(compat.node_number(node))
-
-
-class _PartForward(ReplacedForward):
-    """The forward of a module whose operators are told."""
-
-    def __init__(self, mode: OperatorMode, name: str, module: nn.Module, label: Label) -> None:
-        super().__init__(module, "forward", self._called, label)
-        self._mode, self._name, self._start = mode, name, mode.start(name, FORWARD)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        mode = self._mode
-        if not mode.local.scopes:
-            return self._outermost(*args, **kwargs)
-        scope = mode.enter(self._name, self._start)
-        try:
-            return self.original(*args, **kwargs)
-        finally:
-            mode.leave(scope)
-
-    _called = __call__
-
-    def _outermost(self, *args: Any, **kwargs: Any) -> Any:
-        mode = self._mode
-        if not mode.open or not mode.listener.is_mine():
-            return self.original(*args, **kwargs)
-        local = mode.local
-        if local.depth == 0 and not compat.in_recompute():
-            local.calls = {}
-        with mode.running():
-            scope = mode.enter(self._name, self._start)
-            try:
-                return self.original(*args, **kwargs)
-            finally:
-                mode.leave(scope)
-
-
-class _ModelForward(ReplacedForward):
-    """The forward of a model only parts of which are listened to: it tells where calls are counted anew."""
-
-    def __init__(self, mode: OperatorMode, module: nn.Module, label: Label) -> None:
-        super().__init__(module, "forward", self._called, label)
-        self._mode = mode
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        local = self._mode.local
-        if local.depth == 0 and not compat.in_recompute():
-            local.calls = {}
-        local.depth += 1
-        try:
-            return self.original(*args, **kwargs)
-        finally:
-            local.depth -= 1
-
-    _called = __call__
-
-
-@cache
-def _keep_uncompiled() -> None:
-    """A model that is compiled after it was hooked runs as written: a graph has no place for a mode."""
-    for kind in (_PartForward, _ModelForward):
-        compat.never_compiled(kind.__call__)
 
 
 def operator_of(func: Any) -> Operator:

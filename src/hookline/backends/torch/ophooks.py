@@ -16,10 +16,10 @@ from torch import nn
 from hookline.backends.operators import OpListener
 from hookline.backends.protocol import Label
 from hookline.backends.torch.compat import compiled, uncompiled
-from hookline.backends.torch.compiled.compat import compiler_of, run_as_written
+from hookline.backends.torch.compiled.compat import compiler_of, has_pass_of_its_own, run_as_written
 from hookline.backends.torch.compiled.ophooks import hook_compiled
 from hookline.backends.torch.modules import walk
-from hookline.backends.torch.operators import hook_written
+from hookline.backends.torch.written import hook_written
 from hookline.errors import Unsupported
 
 AS_WRITTEN = ("eager", "aot_eager")
@@ -43,7 +43,7 @@ def hook_operators(
             own = {id(part): (under, part) for under, part in walk(root, name)}
             if compiler in AS_WRITTEN:
                 placed.callback(run_as_written(entry))
-            elif compiler == "inductor":
+            elif compiler == "inductor" and not has_pass_of_its_own(entry):
                 elsewhere |= set(own)
                 entries.append(entry)
                 if any(key in inside for key in own):
@@ -71,6 +71,6 @@ def _unsupported(name: str, compiler: str) -> Unsupported:
     return Unsupported(
         backend="torch",
         feature=f"an op hook on {name or 'the model'!r}, compiled by {compiler!r}",
-        why="only inductor lets its graphs be looked at",
-        instead="compile it with inductor, aot_eager or eager, or hook the model before it is compiled",
+        why="only inductor lets its graphs be looked at, and that by its post_grad_custom_post_pass",
+        instead="compile it with inductor and without such a pass in its options, or with aot_eager or eager",
     )

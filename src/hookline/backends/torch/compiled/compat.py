@@ -22,6 +22,20 @@ def module_under_compilation() -> torch.nn.Module | None:
     return found if isinstance(found, torch.nn.Module) else None
 
 
+def graphs_so_far() -> int:
+    """How many graphs torch.compile has made."""
+    from torch._dynamo.utils import counters
+
+    return counters["stats"]["unique_graphs"]
+
+
+def compilation() -> str:
+    """Which compilation is under way: the same for the graphs of a forward and of its backward."""
+    from torch._guards import CompileContext
+
+    return str(CompileContext.current_compile_id())
+
+
 def fakes_of(value: Any) -> AbstractContextManager[Any]:
     """The mode in which a graph's fake tensors are made, by one of them."""
     mode = getattr(value, "fake_mode", None)
@@ -60,13 +74,23 @@ def inductor_pass(look: Callable[[torch.fx.Graph], None]) -> Callable[[], None]:
 
 def compiler_of(module: torch.nn.Module) -> str:
     """The backend of torch.compile by which a module is compiled, by name; that of its class if it has none."""
+    backend = _backend(module)
+    return str(getattr(backend, "compiler_name", None) or getattr(backend, "__name__", type(backend).__name__))
+
+
+def has_pass_of_its_own(module: torch.nn.Module) -> bool:
+    """Whether a module was compiled with options that put another pass in the place of `inductor_pass`."""
+    return "post_grad_custom_post_pass" in getattr(_backend(module), "config", ())
+
+
+def _backend(module: torch.nn.Module) -> Any:
     call: Any = getattr(module, "dynamo_ctx", None) or module._compiled_call_impl
     if not hasattr(call, "callback"):
         call = dict(zip(call.__code__.co_freevars, call.__closure__, strict=True))["self"].cell_contents
     backend = call.callback
     while (inner := getattr(backend, "_torchdynamo_orig_backend", None)) is not None:
         backend = inner
-    return str(getattr(backend, "compiler_name", None) or getattr(backend, "__name__", type(backend).__name__))
+    return backend
 
 
 def around_compiled(module: torch.nn.Module, context: Callable[[], Any]) -> Callable[[], None]:

@@ -93,7 +93,7 @@ class _Graph:
     def __init__(self, graph: fx.Graph, model: Listened, frame: str) -> None:
         self.graph, self.model, self.frame = graph, model, frame
         self.backward = any("tangents" in node.name for node in graph.nodes if node.op == "placeholder")
-        self._scopes: dict[tuple[str, int, str], Scope] = {}
+        self._scopes = model.scopes(compat.compilation())
         self._token: fx.Node | None = None
 
     def insert(self) -> None:

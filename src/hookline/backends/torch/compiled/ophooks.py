@@ -14,12 +14,12 @@ from typing import Any
 
 from torch import nn
 
-from hookline.backends.operators import Operator, OpListener, Step
+from hookline.backends.operators import Operator, OpListener, Scope, Step
 from hookline.backends.protocol import Label
 from hookline.backends.torch.compat import uncompiled
 from hookline.backends.torch.compiled import inductor
 from hookline.backends.torch.compiled.classes import mark
-from hookline.backends.torch.compiled.compat import around_compiled
+from hookline.backends.torch.compiled.compat import around_compiled, graphs_so_far
 from hookline.backends.torch.modules import walk
 from hookline.errors import Unsupported
 
@@ -53,6 +53,7 @@ class Listened:
         self.all: list[Listening] = []
         self.key: Hashable = None
         self.looked: set[Hashable] = set()  # keys for which a graph was compiled
+        self._scopes: tuple[Hashable, dict[tuple[str, int, str], Scope]] = (None, {})
 
     def add(self, listening: Listening) -> Callable[[], None]:
         """Has the model tell this one too; returns the undoing."""
@@ -79,15 +80,23 @@ class Listened:
     @contextmanager
     def called(self) -> Iterator[None]:
         """Around a call: Unsupported where torch ran the model without compiling it for who listens."""
+        graphs = graphs_so_far()
         yield
-        if self.key is not None and self.key not in self.looked:
+        # With a graph more it was compiled anew, if only to find that there is nothing to compute.
+        if self.key is not None and self.key not in self.looked and graphs_so_far() == graphs:
             raise Unsupported(
                 backend="torch",
                 feature="an op hook on this compiled model",
-                why="torch ran it without compiling it anew, as it does when its limit of recompilations is "
-                "reached, or the model was compiled with a post_grad_custom_post_pass of its own",
-                instead="call torch.compiler.reset() before, or raise dynamo's recompile_limit",
+                why="torch did not compile it anew, because its limit of recompilations is reached or the forward "
+                "uses nothing of its module",
+                instead="call torch.compiler.reset() before, or hook the model before its first call",
             )
+
+    def scopes(self, compilation: str) -> dict[tuple[str, int, str], Scope]:
+        """How far names are given in one compilation: a forward's graph has some of the backward's operators."""
+        if self._scopes[0] != (compilation, self.key):
+            self._scopes = (compilation, self.key), {}
+        return self._scopes[1]
 
     def wants(self, module: str, operator: Operator, phase: str) -> bool:
         return any(one.wants(module, operator, phase) for one in self.all)

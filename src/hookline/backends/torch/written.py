@@ -1,0 +1,107 @@
+"""Written: models that run as they are written, their operators told by a dispatch mode.
+
+The forward of every module in question is replaced, in the instance, by one that notes the call and, at the
+outermost, switches the mode on (operators.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import cache
+from typing import Any
+
+from torch import nn
+
+from hookline.backends.forwards import ReplacedForward
+from hookline.backends.operators import FORWARD, OpListener
+from hookline.backends.protocol import Label
+from hookline.backends.torch import compat
+from hookline.backends.torch.compiled.compat import around_compiled
+from hookline.backends.torch.operators import OperatorMode
+
+
+def hook_written(
+    model: nn.Module,
+    modules: dict[int, tuple[str, nn.Module]],
+    compiled: list[nn.Module],
+    listener: OpListener,
+    label: Label,
+) -> Callable[[], None]:
+    """Has `listener` told of every operator that these modules run; returns the undoing.
+
+    `compiled` are parts of the model that tell theirs in another way.
+    """
+    mode = OperatorMode(listener, list(modules.values()), compiled_parts=bool(compiled))
+    _keep_uncompiled()
+    with ExitStack() as placed:
+        placed.callback(mode.close)
+        placed.callback(compat.around_backward(mode.backward))
+        if id(model) not in modules:
+            placed.callback(_ModelForward(mode, model, label._replace(site="")).place())
+        for name, module in modules.values():
+            placed.callback(_PartForward(mode, name, module, label._replace(site=name)).place())
+        for entry in compiled:
+            placed.callback(around_compiled(entry, mode.suspended))
+        return placed.pop_all().close
+
+
+class _PartForward(ReplacedForward):
+    """The forward of a module whose operators are told."""
+
+    def __init__(self, mode: OperatorMode, name: str, module: nn.Module, label: Label) -> None:
+        super().__init__(module, "forward", self._called, label)
+        self._mode, self._name, self._start = mode, name, mode.start(name, FORWARD)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        mode = self._mode
+        if not mode.local.scopes:
+            return self._outermost(*args, **kwargs)
+        scope = mode.enter(self._name, self._start)
+        try:
+            return self.original(*args, **kwargs)
+        finally:
+            mode.leave(scope)
+
+    _called = __call__
+
+    def _outermost(self, *args: Any, **kwargs: Any) -> Any:
+        mode = self._mode
+        if not mode.open or not mode.listener.is_mine():
+            return self.original(*args, **kwargs)
+        local = mode.local
+        if local.depth == 0 and not compat.in_recompute():
+            local.calls = {}
+        with mode.running():
+            scope = mode.enter(self._name, self._start)
+            try:
+                return self.original(*args, **kwargs)
+            finally:
+                mode.leave(scope)
+
+
+class _ModelForward(ReplacedForward):
+    """The forward of a model only parts of which are listened to: it tells where calls are counted anew."""
+
+    def __init__(self, mode: OperatorMode, module: nn.Module, label: Label) -> None:
+        super().__init__(module, "forward", self._called, label)
+        self._mode = mode
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        local = self._mode.local
+        if local.depth == 0 and not compat.in_recompute():
+            local.calls = {}
+        local.depth += 1
+        try:
+            return self.original(*args, **kwargs)
+        finally:
+            local.depth -= 1
+
+    _called = __call__
+
+
+@cache
+def _keep_uncompiled() -> None:
+    """A model that is compiled after it was hooked runs as written: a graph has no place for a mode."""
+    for kind in (_PartForward, _ModelForward):
+        compat.never_compiled(kind.__call__)
