@@ -19,7 +19,7 @@ import pytest
 
 import hookline
 from hookline.page.health import owners, verdicts
-from hookline.page.reading import OpenRun
+from hookline.page.reading import OpenRun, Series
 from hookline.page.shrink import axis, marked, onto
 from pages import NAN, Client, layers, row, store
 
@@ -178,23 +178,19 @@ def test_a_run_of_the_older_format_is_shown(tmp_path):
 
 
 def found(rows, modules=("", "fc", "far")):
-    class Held:
-        """Rows as the page reads them, without a file."""
+    keys = dict.fromkeys((r["site"], r["kind"], r["mode"]) for r in rows)
+    series = [Series(site, kind, 0, mode, 0) for site, kind, mode in keys]
 
-        def __init__(self):
-            keys = dict.fromkeys((r["site"], r["kind"], r["mode"]) for r in rows)
-            self.series = [type("S", (), {"site": s, "kind": k, "mode": m, "call": 0}) for s, k, m in keys]
-
-        def columns(self, number):
-            one = self.series[number]
-            mine = [r for r in rows if (r["site"], r["kind"], r["mode"]) == (one.site, one.kind, one.mode)]
-            names = [n for n in mine[0] if isinstance(mine[0][n], (int, float))]
-            return np.asarray([r["step"] for r in mine]), {
-                n: np.asarray([float(r[n]) for r in mine]) for n in names
-            }
+    def columns(number):
+        one = series[number]
+        mine = [r for r in rows if (r["site"], r["kind"], r["mode"]) == (one.site, one.kind, one.mode)]
+        names = [n for n in mine[0] if isinstance(mine[0][n], (int, float))]
+        return np.asarray([r["step"] for r in mine]), {n: np.asarray([float(r[n]) for r in mine]) for n in names}
 
     sites = [r["site"] for r in rows]
-    return {name: [f.what for f in some] for name, some in verdicts(Held(), owners(modules, sites)).items()}
+    return {
+        name: [f.what for f in some] for name, some in verdicts(series, columns, owners(modules, sites)).items()
+    }
 
 
 def steady(site="fc", kind="output", scale=1.0, steps=20, **more):

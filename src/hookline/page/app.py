@@ -124,6 +124,7 @@ def _news_of(run: OpenRun) -> dict[str, Any]:
     return {
         "name": run.name,
         "revision": run.revision,
+        "looked": run.looked,
         "series": len(run.series),
         "progress": round(progress, 3),
         "state": {name: value for name, value in run.state().items() if name != "written"},

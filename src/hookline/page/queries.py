@@ -20,6 +20,8 @@ MOST_IMAGES = 24
 MOST_COLUMNS = 400
 MOST_TEXT = 200
 LARGEST_STEP = 2**53
+QUICKLY = 1000
+"""Series whose health is found while an answer is waited for."""
 QUANTILES = (0.01, 0.25, 0.5, 0.75, 0.99)
 SHARE_LOW = 1e-4
 """The share of values at which colour begins; the scale from there to 1 is logarithmic."""
@@ -28,7 +30,8 @@ SHARE_LOW = 1e-4
 def describe(run: OpenRun, progress: float) -> dict[str, Any]:
     """Everything about a run but its numbers: facts, modules with their health, series, steps."""
     steps = run.steps
-    health = run.health() if progress == 1 else {}  # of half a run it would be wrong
+    # Of half a run it would be wrong, and of a huge one it is not waited for: the stream tells when it is there.
+    health = run.health(wait=len(run.series) <= QUICKLY) if progress == 1 else {}
     extra = {name for number in range(min(len(run.series), 64)) for name in run.columns(number).stats}
     return {
         "name": run.name,
@@ -40,6 +43,7 @@ def describe(run: OpenRun, progress: float) -> dict[str, Any]:
         "steps": steps,
         "health": {site: [list(one) for one in found] for site, found in health.items()},
         "revision": run.revision,
+        "looked": run.looked,
         "progress": progress,
     }
 

@@ -109,8 +109,9 @@ export class RunView {
     try {
       for (const run of this.runs) {
         const told = this.told[run.name];
-        const { revision, state: known } = run.about;
-        if (told && (told.revision !== revision || told.state.state !== known.state)) await run.refresh();
+        const { revision, looked, state: known } = run.about;
+        const changed = told && (told.revision !== revision || told.looked !== looked || told.state.state !== known.state);
+        if (changed) await run.refresh();
       }
       this.choice.settle(this.runs[0].about);
       this.#update();
