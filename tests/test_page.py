@@ -18,6 +18,8 @@ import numpy as np
 import pytest
 
 import hookline
+from hookline.page import columns as columns_module
+from hookline.page import queries
 from hookline.page.health import owners, verdicts
 from hookline.page.reading import OpenRun, Series
 from hookline.page.shrink import axis, marked, onto
@@ -306,6 +308,24 @@ def test_how_a_run_ended_is_told(tmp_path, error, state, why):
         now = Client(server.url).get("/api/run?run=a")[1]["state"]
         (listed,) = Client(server.url).get("/api/runs")[1]["runs"]
     assert (now["state"], now["why"]) == (listed["state"], listed["why"]) == (state, why)
+
+
+def test_a_revision_is_never_ahead_of_what_is_told_of_it(tmp_path, monkeypatch):
+    """Else a page that got the one without the other would wait for news that has been told already."""
+    monkeypatch.setattr(columns_module, "AT_ONCE", 1)
+    store(tmp_path / "a", [row(f"layer{n}") for n in range(20)])  # two frames
+
+    class Raced(OpenRun):
+        @property
+        def steps(self):
+            self.catch_up()  # what the stream's thread does meanwhile
+            return super().steps
+
+    run = Raced(tmp_path / "a", "a")
+    about = queries.describe(run, 0)
+    assert (about["revision"], run.revision) == (1, 2) and about["progress"] < 1
+    assert queries.describe(run)["revision"] == 2
+    run.close()
 
 
 def test_closing_ends_streams_at_once_and_twice_is_fine(tmp_path):

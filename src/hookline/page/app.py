@@ -59,8 +59,7 @@ class Pages:
 
     async def _run(self, request: Request) -> Response:
         def answer() -> dict[str, Any]:
-            run = self.shelf.run(_name(request.query_params.get("run")))
-            return queries.describe(run, run.catch_up(FIRST_READ))
+            return queries.describe(self.shelf.run(_name(request.query_params.get("run"))), FIRST_READ)
 
         return JSONResponse(await run_in_threadpool(answer))
 

@@ -118,18 +118,18 @@ class OpenRun:
         more = dict.fromkeys(one.site for one in self.series if one.kind not in params and one.site not in names)
         return [*noted, *((name, "") for name in more)]
 
-    def health(self, wait: bool = True) -> dict[str, list[Finding]]:
-        """What is found of each module, the worst first; what was found last, if it is not waited for."""
+    def health(self, wait: bool = True) -> tuple[int, dict[str, list[Finding]]]:
+        """(revision, findings of each module, the worst first); what was found last, if it is not waited for."""
         if wait:
             self._look()
         elif self._found[0] != self.revision and self._looking.acquire(blocking=False):
             self._looking.release()
             threading.Thread(target=self._look, name="hookline-health", daemon=True).start()
-        return self._found[1]
+        return self._found
 
     @property
     def looked(self) -> int:
-        """The revision that the findings are of."""
+        """The revision that the findings are of, which may be an older one."""
         return self._found[0]
 
     def _look(self) -> None:
