@@ -30,7 +30,7 @@ $(READY): pyproject.toml constraints.txt setup.py $(wildcard src/hookline/lines/
 	touch $(READY)
 
 demo: setup
-	$(BIN)/python examples/digits.py
+	$(BIN)/hookline demo
 
 check: setup
 	$(BIN)/ruff check .

@@ -9,8 +9,10 @@ from bench.report import Result
 ROWS = {
     "observer": "bench.observer",
     "gradients": "bench.gradients",
+    "operators": "bench.operators",
     "record": "bench.record",
     "watch": "bench.watch",
+    "store": "bench.store",
     "summary": "bench.summary",
     "stop": "bench.stop",
     "nothing": "bench.nothing",

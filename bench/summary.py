@@ -96,13 +96,13 @@ def growth(run: Run, build: Build) -> float:
     run(nn.Linear(2, 2), torch.zeros(1, 2))
     try:
         Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
-        before = _status("VmRSS")
+        before = status("VmRSS")
         run(model, x)
-        return _status("VmHWM") - before
+        return status("VmHWM") - before
     except OSError:
         return float("nan")
 
 
-def _status(field: str) -> float:
+def status(field: str) -> float:
     found = re.search(rf"{field}:\s+(\d+) kB", Path("/proc/self/status").read_text())
     return float(found[1]) / 1e3 if found is not None else float("nan")

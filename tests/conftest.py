@@ -45,7 +45,7 @@ def _bytes(tensor):
 
 @pytest.fixture
 def fresh_compiler():
-    """torch.compile with nothing compiled yet, computing as eager code does: same rounding, same random numbers."""
+    """torch.compile with nothing compiled yet, rounding as eager code does and with its random numbers."""
     from torch import _dynamo, _inductor
 
     _dynamo.reset()

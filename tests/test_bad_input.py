@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import hookline
-from hookline import HooklineError, InvalidArgument, NoSuchSite, Unsupported, WrongReplacement, record
+from hookline import HooklineError, InvalidArgument, NoSuchSite, WrongReplacement, record
 from hookline.testing import untouched
 
 

@@ -10,7 +10,6 @@ from conftest import loss_of, tensors
 REFUSED = {"LSTM", "packed sequence through a GRU"}
 """torch.compile refuses these itself, without any hook."""
 
-BACKENDS = ["eager", "aot_eager", "inductor"]
 FIELDS = ("output", "input", "kwargs")
 GRADIENTS = ("grad_output", "grad_input", "grad_kwargs")
 
@@ -20,7 +19,7 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(params=BACKENDS)
+@pytest.fixture(params=["aot_eager", "inductor"])
 def compiler(request):
     return request.param
 
@@ -55,8 +54,8 @@ def parameter_gradients(model):
 
 def test_a_recording_of_compiled_code_is_that_of_eager_code(specimen, compiler, graphs):
     if specimen.name in REFUSED:
+        _, ran, args, kwargs = made(specimen, compiler)
         with pytest.raises(dynamo.exc.Unsupported, match="RNN, GRU, or LSTM"):
-            _, ran, args, kwargs = made(specimen, compiler)
             ran(*args, **kwargs)
         return
     _, ran, args, kwargs = made(specimen)
@@ -111,7 +110,10 @@ def test_an_edit_in_compiled_code_is_that_in_eager_code(specimen, compiler, grap
         wanted = run(specimen, ran, args, kwargs)
     compiled_model, ran, args, kwargs = made(specimen, compiler)
     if "checkpoint" in specimen.name:
-        with pytest.raises(Exception, match="torch.utils.checkpoint recomputes"), hookline.edit(ran, edits):
+        with (
+            pytest.raises(Exception, match=r"a part that torch\.utils\.checkpoint recomputes"),
+            hookline.edit(ran, edits),
+        ):
             run(specimen, ran, args, kwargs)
         return
     with hookline.edit(ran, edits) as block:

@@ -36,6 +36,7 @@ def test_doctor_tells_which_kernel_is_in_use():
 def test_doctor_speaks_json():
     found = json.loads(run("-m", "hookline", "doctor", "--json").stdout)
     assert found["kernel"] == lines.kernel_in_use() and found["packages"]["torch"].startswith("2.")
+    assert found["wal"]["why_not"] is None and {"tensorboard", "wandb", "mlflow"} <= found["packages"].keys()
 
 
 def test_doctor_tells_what_each_framework_can_do_and_imports_none():

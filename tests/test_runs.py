@@ -1,5 +1,6 @@
 """The run store: what is written is there, whatever happens, and can be read meanwhile."""
 
+import json
 import math
 import os
 import random
@@ -19,6 +20,7 @@ from torch import nn
 
 import hookline
 from hookline.lines import Stats
+from hookline.runs import export as export_module
 from hookline.sinks import store as store_module
 from hookline.sinks.background import QUEUE
 from hookline.sinks.frames import IDENTITY, pack, unpack
@@ -300,6 +302,37 @@ def test_export_from_the_command_line(tmp_path):
     assert "wrote" in done.stdout and len((tmp_path / "rows.csv").read_text().splitlines()) == 2
     wrong = subprocess.run([*command, str(tmp_path / "rows.xyz")], capture_output=True, text=True, check=False)
     assert wrong.returncode == 1 and ".parquet or .csv" in wrong.stderr
+    told = subprocess.run(
+        [*command, str(tmp_path / "b.csv"), "--json"], capture_output=True, text=True, check=True
+    )
+    size = (tmp_path / "b.csv").stat().st_size
+    assert json.loads(told.stdout) == {"path": str(tmp_path / "b.csv"), "bytes": size}
+
+
+def test_an_export_of_many_steps_goes_piece_by_piece_and_tells_how_far_it_is(tmp_path, monkeypatch):
+    monkeypatch.setattr(export_module, "ROWS", 100)
+    store = hookline.RunStore(tmp_path / "run")
+    for step in (*range(0, 300, 2), 7, 7):
+        store.write([row(site, step) for site in ("a", "b")])
+    store.write([row("late", 1000, own=1.5)])  # a column that no earlier row has
+    store.close()
+    shares = []
+    with hookline.open_run(tmp_path / "run") as run:
+        assert max(len(some) for some in export_module.pieces(run)) <= 100
+        run.export(tmp_path / "rows.csv", progress=shares.append)
+    lines = (tmp_path / "rows.csv").read_text().splitlines()
+    assert len(lines) == 1 + 2 * 152 + 1 and lines[0].endswith(",own") and lines[-1].endswith(",1.5")
+    assert len(shares) > 3 and shares == sorted(shares) and shares[-1] == 1.0
+
+
+@pytest.mark.parametrize("where", ["folder/that/is/not/there/x.csv", "taken/x.csv"])
+def test_an_export_that_cannot_be_written_says_so(tmp_path, where):
+    (tmp_path / "taken").write_text("a file")
+    store = hookline.RunStore(tmp_path / "run")
+    store.write([row()])
+    store.close()
+    with pytest.raises(hookline.RunError, match="can't be written"):
+        hookline.open_run(tmp_path / "run").export(tmp_path / where)
 
 
 def test_a_run_of_an_older_format_still_opens(tmp_path):

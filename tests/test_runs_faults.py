@@ -87,9 +87,16 @@ def killed(folder, env=None):
     command = [sys.executable, "-c", WRITER, str(folder), "100000"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env)
     process.stdout.readline()
-    time.sleep(2.3)
+    while not flushed(folder):
+        time.sleep(0.05)
+    time.sleep(0.7)  # somewhere before the next flush
     process.send_signal(signal.SIGKILL)
     return len(process.communicate()[0].split()) + 1
+
+
+def flushed(folder):
+    with hookline.open_run(folder) as run:
+        return run.steps
 
 
 def test_where_the_log_has_no_place_the_rollback_journal_is_used(tmp_path):
@@ -166,6 +173,22 @@ def test_a_folder_that_can_only_be_read_is_read_whole(tmp_path):
             assert run.steps == list(range(len(run.steps))) and run.steps
         with pytest.raises(hookline.RunError, match="can't be kept"):
             hookline.watch(nn.Linear(1, 1), to=folder / "new").__enter__()
+
+
+def test_a_recording_that_does_not_fit_the_disk_stays_in_memory_and_the_run_readable(tmp_path):
+    with mounted(tmp_path / "small", "size=1m") as folder:
+        model = nn.Linear(400, 400)
+        with hookline.record(model, to=folder / "run"):
+            model(torch.zeros(4, 400))
+        told = pytest.warns(
+            UserWarning, match=r"could not be kept, and is in memory only: RunError: .*No space left"
+        )
+        with told, hookline.record(model, to=folder / "run") as rec:
+            model(torch.ones(1000, 400))
+        assert rec[""].output.shape == (1000, 400)
+        with hookline.open_run(folder / "run") as run:
+            assert len(run.recordings) == 1 and run.recordings[0][""].output.shape == (4, 400)
+        assert not list((folder / "run").glob(".*")), "nothing half-written is left"
 
 
 def test_a_process_that_died_while_it_began_hides_nobody_elses_rows(tmp_path):

@@ -32,6 +32,7 @@ MAY_USE = {
     "integrations": BASE | {"backends", "hooks", "watching", "plots", "schedule"},
     "summaries": BASE | {"backends", "hooks"},
     "testing": BASE | {"backends", "hooks"},
+    "examples": {"optional"},  # a user's code, which knows nothing of hookline
     "cli": set(),  # public names only: `import hookline`
     "__main__": {"cli"},
 }
@@ -111,7 +112,7 @@ def test_public_names_are_the_agreed_ones():
             *["register_state_dict_pre_hook", "register_state_dict_post_hook"],
             *["register_load_state_dict_pre_hook", "register_load_state_dict_post_hook"],
             *["Hook", "Hooks", "hook_output", "hook_outputs", "HookCallback", "ActivationStats"],
-            *["watch", "Watch", "open_run", "Run", "RunStore", "serve", "Server", "report"],
+            *["watch", "Watch", "open_run", "Run", "RunStore", "serve", "Server", "report", "health"],
             *["summary", "Summary", "trace", "Trace", "source"],
             *["dummy_eval", "model_sizes", "num_features_model", "has_params", "total_params", "layer_info"],
             *["module_summary"],
@@ -129,7 +130,7 @@ def test_names_for_type_checkers_are_the_public_ones():
     tree = ast.parse((SOURCE / "__init__.py").read_text())
     (block,) = [node for node in tree.body if isinstance(node, ast.If)]
     typed = {alias.asname for node in block.body for alias in node.names}
-    folders = {"lines", "plots", "schedule", "sinks", "testing"}
+    folders = {"examples", "lines", "plots", "schedule", "sinks", "testing"}
     assert typed == folders | set(hookline.__all__) - {"__version__"}
 
 

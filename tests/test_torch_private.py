@@ -303,3 +303,98 @@ def test_operations_made_of_others_are_taken_apart():
 def test_all_operators_are_listed():
     names = compat.all_operators()
     assert {"aten::add.Tensor", "aten::convolution", "aten::addmm"} <= set(names)
+
+
+# What op hooks use of torch's compiler (backends/torch/compiled/compat.py)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own import
+def test_the_backend_of_a_compiled_model_is_known():
+    from hookline.backends.torch.compiled import compat as compiler
+
+    def mine(graph, inputs):
+        return graph.forward
+
+    for backend, name in (
+        ("inductor", "inductor"),
+        ("aot_eager", "aot_eager"),
+        ("eager", "eager"),
+        (mine, "mine"),
+    ):
+        in_place = nn.Linear(1, 1)
+        in_place.compile(backend=backend)
+        wrapped = torch.compile(nn.Linear(1, 1), backend=backend)
+        assert [compiler.compiler_of(model) for model in (in_place, wrapped)] == [name, name]
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own import
+@pytest.mark.parametrize("in_place", [True, False])
+def test_a_compiled_model_can_run_as_written_and_within_something(in_place):
+    from hookline.backends.torch.compiled import compat as compiler
+
+    def mine(graph, inputs):
+        log.append("compiled")
+        return lambda *args: [arg * 0 for arg in graph.forward(*args)]
+
+    class Double(nn.Module):
+        def forward(self, x):
+            return x * 2
+
+    @contextmanager
+    def around():
+        log.append("begins")
+        yield
+        log.append("ends")
+
+    log, model = [], Double()
+    call = model if in_place else torch.compile(model, backend=mine)
+    if in_place:
+        model.compile(backend=mine)
+    undo = compiler.run_as_written(call)
+    assert call(torch.ones(1)) == 2 and log == []
+    undo()
+    undo = compiler.around_compiled(call, around)
+    assert call(torch.ones(1)) == 0 and log == ["begins", "compiled", "ends"]
+    undo()
+    assert call(torch.ones(1)) == 0 and log == ["begins", "compiled", "ends"]
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning:torch")  # torch's own
+def test_inductor_hands_over_both_graphs_with_classes_calls_phases_and_lines():
+    from torch._functorch import config as functorch
+    from torch._inductor import config as inductor
+
+    from hookline.backends.torch.compiled import compat as compiler
+
+    class Own(nn.Linear):
+        pass
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc = Own(2, 2)
+
+        def forward(self, x):
+            return self.fc(self.fc(x))
+
+    seen, model = [], Model()
+
+    def look(graph):
+        assert compiler.module_under_compilation() is model
+        for node in graph.nodes:
+            stack = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack")
+            if "mm" in str(node.target) and stack:  # what inductor made of several nodes has none
+                ((key, (_, kind)),) = stack.items()
+                assert "test_torch_private.py" in node.meta["stack_trace"]
+                mode = compiler.fakes_of(node.meta["val"])
+                with mode:
+                    assert torch.empty(1).fake_mode is mode
+                seen.append((node.meta["partitioner_tag"], kind is Own, "@1" in key))
+
+    undo = compiler.inductor_pass(look)
+    torch.compile(model, fullgraph=True)(torch.ones(3, 2, requires_grad=True))  # no backward: it is not waited for
+    undo()
+    assert inductor.post_grad_custom_post_pass is None and not functorch.force_non_lazy_backward_lowering
+    calls = {("is_forward", True, False), ("is_forward", True, True), ("is_backward", True, True)}
+    assert calls <= set(seen)
+    assert compiler.module_under_compilation() is None

@@ -50,6 +50,7 @@ _HOME = {
         "register_state_dict_pre_hook",
     ),
     "hooks.stored": ("Hook", "Hooks", "hook_output", "hook_outputs"),
+    "page.reading": ("health",),
     "page.report": ("report",),
     "page.serve": ("Server", "serve"),
     "runs.run": ("Run", "open_run"),
@@ -71,7 +72,7 @@ _HOME = {
     "summaries.summary": ("Summary", "summary"),
     "summaries.trace": ("Trace", "trace"),
 }
-_FOLDERS = ("lines", "plots", "schedule", "sinks", "testing")
+_FOLDERS = ("examples", "lines", "plots", "schedule", "sinks", "testing")
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 
 __all__ = ["__version__", *sorted(_MODULE_OF)]  # a list of names, written once above
@@ -92,6 +93,7 @@ def __dir__() -> list[str]:
 
 
 if TYPE_CHECKING:
+    from hookline import examples as examples
     from hookline import lines as lines
     from hookline import plots as plots
     from hookline import schedule as schedule
@@ -135,6 +137,7 @@ if TYPE_CHECKING:
     from hookline.hooks.stored import hook_outputs as hook_outputs
     from hookline.integrations.activations import ActivationStats as ActivationStats
     from hookline.integrations.hookcallback import HookCallback as HookCallback
+    from hookline.page.reading import health as health
     from hookline.page.report import report as report
     from hookline.page.serve import Server as Server
     from hookline.page.serve import serve as serve

@@ -9,7 +9,9 @@ from hookline.backends.protocol import Label
 
 
 class Immediate:
-    """The methods of `protocol.Compiling` where nothing is compiled behind hookline's back."""
+    """What `protocol.Compiling` asks for where nothing is compiled behind hookline's back."""
+
+    not_called = "the model was not called in this block, or only by .forward(...), which passes all hooks by"
 
     def hooked(self, hook: Callable[..., Any], label: Label) -> Callable[..., Any]:
         return hook

@@ -7,7 +7,8 @@ grows only when a module does something new, so an operator that ran before cost
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
 FORWARD = "forward"
@@ -42,18 +43,29 @@ class Step:
     'fc/mm_backward'
     """
 
-    __slots__ = ("_before", "_label", "_nodes", "_number", "module", "next", "operator", "phase", "site", "wanted")
+    __slots__ = ("_before", "_named", "_nodes", "module", "next", "operator", "phase", "wanted")
 
     def __init__(self, module: str, phase: str, before: Step | None, operator: Operator, wanted: bool) -> None:
         self.module, self.phase, self.operator, self.wanted = module, phase, operator, wanted
         self.next: dict[Any, Step] = {}
+        self._before = before
+        self._named: tuple[str, int] | None = None  # found out when somebody asks: most are never asked
         self._nodes: dict[tuple[int, str, int], str] = {}
-        self._label, self._before, self._number = _label(operator.bare, phase), before, 0
-        while before is not None and not self._number:
-            if before._label == self._label:
-                self._number = before._number + 1
-            before = before._before
-        self.site = f"{module}/{self._label}" + (f"_{self._number}" if self._number else "")
+
+    @property
+    def site(self) -> str:
+        """The operator's name as a site, `fc/addmm`; `fc/addmm_1` where it is the second in its module."""
+        label, number = self._name()
+        return f"{self.module}/{label}_{number}" if number else f"{self.module}/{label}"
+
+    def _name(self) -> tuple[str, int]:
+        if self._named is None:
+            label = _label(self.operator.bare, self.phase)
+            before = self._before
+            while before is not None and _label(before.operator.bare, before.phase) != label:
+                before = before._before
+            self._named = (label, 0 if before is None else before._name()[1] + 1)
+        return self._named
 
     @classmethod
     def start(cls, module: str, phase: str = FORWARD) -> Step:
@@ -75,7 +87,18 @@ class Step:
             name = self._nodes[key] = f"{self.module}{again}/{self.site[len(self.module) + 1 :]}.{place}"
         return name
 
+    def goes_by(self, name: str, call: int, role: str, index: int = -1) -> None:
+        """Has a value go by the framework's own name for it.
 
+        >>> step = Step.start("fc").then("fc", Operator("FullyConnected"), wanted=True)
+        >>> step.goes_by("dense0_fwd_output", 0, "output")
+        >>> step.node(0, "output"), step.site
+        ('dense0_fwd_output', 'fc/FullyConnected')
+        """
+        self._nodes[call, role, index] = name
+
+
+@lru_cache(maxsize=4096)
 def _label(bare: str, phase: str) -> str:
     if phase == FORWARD or "backward" in bare:
         return bare
@@ -91,7 +114,7 @@ class Scope:
 
     __slots__ = ("backward", "call", "module", "muted", "repeated_in", "sequence", "step", "task")
 
-    def __init__(self, module: str, call: int, step: Step, *, sequence: int = 0, muted: bool = False) -> None:
+    def __init__(self, module: str, call: int, step: Step, sequence: int = 0, muted: bool = False) -> None:
         self.module, self.call, self.step = module, call, step
         self.sequence, self.muted = sequence, muted
         self.backward: Step | None = None
@@ -100,10 +123,17 @@ class Scope:
 
 
 class OpListener(Protocol):
-    """Who is told of operators. `inputs`: before they run as well; `sources`: with the line of code."""
+    """Who is told of operators. `inputs`: before they run as well; `sources`: with the line of code.
+
+    Listeners of one `key` want the same: compiled code that was made for one serves the other.
+    """
 
     inputs: bool
     sources: bool
+
+    @property
+    def key(self) -> Hashable:
+        """Equal for listeners that want the same."""
 
     def wants(self, operator: Operator, phase: str) -> bool:
         """Whether this operator is to be told; asked once for each place where it stands."""

@@ -203,7 +203,12 @@ class Operators(Protocol):
 
 
 class Compiling(Protocol):
-    """Programs made of code before it runs; `immediate.Immediate` is for frameworks that run it as it is."""
+    """Programs made of code before it runs; `immediate.Immediate` is for frameworks that run it as it is.
+
+    `not_called` says in an audit why no tap at all was called.
+    """
+
+    not_called: str
 
     def hooked(self, hook: Callable[..., Any], label: Label) -> Callable[..., Any]:
         """A user's hook in the form in which a tap calls it."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import platform
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
 import click
@@ -16,9 +18,20 @@ OPTIONAL = {
     "safetensors": "saved recordings",
     "matplotlib": "plots",
     "pandas": "tables",
+    "polars": "tables",
     "starlette": "the page, with uvicorn",
     "uvicorn": "the page, with starlette",
 }
+SINKS = {
+    "tensorboard": "sinks.TensorBoard",
+    "wandb": "sinks.Wandb",
+    "mlflow": "sinks.MLflow",
+    "trackio": "sinks.Trackio",
+    "pyarrow": "sinks.Parquet, Arrow tables",
+    "fsspec": "sinks.Parquet",
+}
+INSTALLED_AS = {"mlflow": ("mlflow", "mlflow-skinny")}
+"""Packages that may be installed under another name."""
 
 
 @click.command("doctor")
@@ -32,13 +45,16 @@ def command(as_json: bool) -> None:
         click.echo(f"hookline {found['hookline']}, Python {found['python']}, {found['platform']}")
         why = f" ({found['kernel_why']})" if found["kernel_why"] else ""
         click.echo(f"statistics kernel: {found['kernel']}{why}")
+        no_wal = found["wal"]["why_not"]
+        kept = f"kept with a rollback journal, since WAL does not work ({no_wal})" if no_wal else "kept with WAL"
+        click.echo(f"runs in this folder: {kept}")
         for name, framework in found["frameworks"].items():
             _tell(framework["package"], framework["version"], f"models of {name}: {framework['models']}")
             if framework["version"] and not framework["tested"]:
                 click.echo(f"    hookline was tested with {framework['package']} {framework['tested_versions']}")
             for no in framework["no"]:
                 click.echo(f"    no {no['feature']}: {no['why']}. Instead: {no['instead']}.")
-        for name, what in OPTIONAL.items():
+        for name, what in {**OPTIONAL, **SINKS}.items():
             _tell(name, found["packages"][name], what)
     if not any(framework["version"] for framework in found["frameworks"].values()):
         raise SystemExit(1)
@@ -55,14 +71,16 @@ def findings() -> dict[str, Any]:
     Of a framework, what its backend declares is told as well; no framework is imported for it.
     """
     known = {name: declared for name, declared in hookline.capabilities().items() if declared.models}
+    packages = [*(framework.package for framework in known.values()), *OPTIONAL, *SINKS]
     return {
         "hookline": hookline.__version__,
         "python": platform.python_version(),
         "platform": f"{platform.system()} {platform.machine()}",
         "kernel": hookline.lines.kernel_in_use(),
         "kernel_why": hookline.lines.why_not_native(),
+        "wal": {"folder": str(Path.cwd()), "why_not": hookline.sinks.why_no_wal(Path.cwd())},
         "frameworks": {name: _framework(declared) for name, declared in known.items()},
-        "packages": {name: _version(name) for name in (*(f.package for f in known.values()), *OPTIONAL)},
+        "packages": {name: _version(name) for name in packages},
     }
 
 
@@ -85,7 +103,7 @@ def _framework(declared: Any) -> dict[str, Any]:
 
 
 def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
+    for name in INSTALLED_AS.get(package, (package,)):
+        with suppress(PackageNotFoundError):
+            return version(name)
+    return None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from pathlib import Path
 
 import click
@@ -12,7 +14,11 @@ import hookline
 @click.command("export")
 @click.argument("run", type=click.Path(path_type=Path))
 @click.argument("file", type=click.Path(path_type=Path))
-def command(run: Path, file: Path) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print path and size as JSON.")
+def command(run: Path, file: Path, as_json: bool) -> None:
     """Write the rows of the run in folder RUN to FILE, which ends in .parquet or .csv."""
-    with hookline.open_run(run) as stored:
-        click.echo(f"wrote {stored.export(file)}")
+    bar = click.progressbar(length=100, label="export", file=sys.stderr)
+    with hookline.open_run(run) as stored, bar:
+        stored.export(file, progress=lambda share: bar.update(max(0, round(100 * share) - bar.pos)))
+    size = file.stat().st_size
+    click.echo(json.dumps({"path": str(file), "bytes": size}) if as_json else f"wrote {file}, {size / 1e6:.1f} MB")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hookline.backends import enter_loaded, of_tensor
+from hookline.backends.capabilities import capabilities
 from hookline.backends.points import Point
 from hookline.backends.protocol import Backend, JointSink, Label
 from hookline.errors import InvalidArgument
@@ -34,6 +35,11 @@ class HookBackward(Point):
         needs_callable("HookBackward", "fn", fn, 1)
         self._fn = fn
         enter_loaded()  # it may be called for the first time by code that is being compiled
+
+    @property
+    def __parse_method__(self) -> Any:
+        """What MindSpore's compiler asks for, and nobody else: a user's function has no compiled form there."""
+        raise capabilities()["mindspore"].unsupported("compiled", "HookBackward in compiled code")
 
     def listening(self, tensors: tuple[Any, ...]) -> tuple[Backend, JointSink]:
         if not tensors:

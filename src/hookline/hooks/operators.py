@@ -6,7 +6,7 @@ Upstream: select (where), a backend that names the operators. As MXNet's `regist
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -139,6 +139,10 @@ class Caller:
         self._wanted = chosen
         self._tensor, self._copy = backend.tensor, backend.snapshot
 
+    @property
+    def key(self) -> Hashable:
+        return self._wanted.patterns, self.inputs, True
+
     def wants(self, operator: Operator, phase: str) -> bool:
         return operator in self._wanted
 
@@ -150,7 +154,7 @@ class Caller:
             self._tell(step, call, "input", index, tensor, source)
 
     def after(self, step: Step, call: int, output: Any, source: str | None) -> None:
-        if isinstance(output, self._tensor):
+        if isinstance(output, self._tensor):  # most operators
             self._tell(step, call, "output", -1, output, source)
         elif isinstance(output, (tuple, list)):
             for index, tensor in enumerate(output):

@@ -41,7 +41,7 @@ def explain(
 def why_silent(backend: Backend, tree: Tree, name: str, fired: list[str]) -> str:
     """Why the module of that name was not called, while those in `fired` were."""
     told = backend.why_silent(tree.modules, name) if name in tree.modules else None
-    return told or _not_called(name, fired)
+    return told or (_not_called(name, fired) if fired else backend.not_called)
 
 
 def _told(error: BaseException | None) -> str:
@@ -49,8 +49,6 @@ def _told(error: BaseException | None) -> str:
 
 
 def _not_called(name: str, fired: list[str]) -> str:
-    if not fired:
-        return "the model was not called in this block, or only by .forward(...), which passes all hooks by"
     below = f"{name}." if name else ""
     if any(other.startswith(below) for other in fired if other != name):
         return "its parts ran but the module itself was not called: somebody called its .forward(...) directly"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +45,10 @@ class RecordedOps:
                 silent = SiteRecord(f"*/{pattern}", (), None)
                 silent.why = "no operator of that name ran in the modules chosen"
                 self._recorder.recording.add(silent)
+
+    @property
+    def key(self) -> Hashable:
+        return self._chosen.patterns, self.inputs, self._recorder.grads
 
     def wants(self, operator: Operator, phase: str) -> bool:
         return operator in self._chosen and (phase == FORWARD or self._recorder.grads)

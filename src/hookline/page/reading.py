@@ -14,11 +14,23 @@ import numpy as np
 from hookline.errors import RunError
 from hookline.page.columns import Columns, Counted, FileColumns
 from hookline.page.health import Finding, owners, verdicts
+from hookline.runs.run import Run
 from hookline.sinks.database import Reader
 
 FILES = "rank*-*.sqlite"
 SILENT = 60.0
 """A run without an end to which nothing was written for so many seconds may have been killed."""
+
+
+def health(run: Run | str | Path) -> dict[str, list[Finding]]:
+    """What is wrong with each module of a run, the worst first: {name: findings}; an empty list is a healthy one.
+
+    A Finding has `what` (nan, exploding, dead, vanishing or still), `why`, a sentence, and the `step`.
+    """
+    folder = run.path if isinstance(run, Run) else Path(run)
+    with closing(OpenRun(folder, folder.name)) as opened:
+        opened.catch_up()
+        return opened.health()
 
 
 class Series(NamedTuple):

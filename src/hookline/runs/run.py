@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from hookline.errors import InvalidArgument, RunError
+from hookline.errors import RunError
 from hookline.globs import matcher
 from hookline.optional import need
+from hookline.runs.export import export, pieces
 from hookline.runs.recordings import Recordings
-from hookline.sinks.columns import arrow_table, columns_of
+from hookline.sinks.columns import arrow_table, polars_frame
 from hookline.sinks.database import Reader
 from hookline.sinks.frames import Row
 
@@ -94,9 +96,10 @@ class Run:
 
     def to_polars(self) -> Any:
         """All rows as a polars DataFrame; histograms as in `to_arrow`."""
-        polars = need("polars")
-        lists = {"hist_bins": polars.List(polars.UInt16), "hist_counts": polars.List(polars.Int64)}
-        return polars.DataFrame(columns_of(self.rows()), schema_overrides=lists, strict=False)
+        more = self.more()
+        return need("polars").concat(
+            [polars_frame([], more), *(polars_frame(rows, more) for rows in pieces(self))]
+        )
 
     def to_arrow(self) -> Any:
         """All rows as an Arrow table.
@@ -104,18 +107,21 @@ class Run:
         A histogram is its bins that are not empty (`hist_bins`) and how many values are in each
         (`hist_counts`); `hookline.lines.bins.edges()` has the edges of all bins.
         """
-        return arrow_table(self.rows(), self.meta)
+        more, meta = self.more(), self.meta
+        tables = [arrow_table([], meta, more), *(arrow_table(rows, meta, more) for rows in pieces(self))]
+        return need("pyarrow").concat_tables(tables)
 
-    def export(self, path: str | Path) -> Path:
-        """Writes all rows to a .parquet or .csv file and returns its path."""
-        path = Path(path)
-        if path.suffix == ".parquet":
-            need("pyarrow.parquet").write_table(self.to_arrow(), path)
-        elif path.suffix == ".csv":
-            self.to_pandas().drop(columns=["hist"], errors="ignore").to_csv(path, index=False)
-        else:
-            raise InvalidArgument(f"{path.name!r}: a file that ends in .parquet or .csv is wanted.")
-        return path
+    def export(self, path: str | Path, *, progress: Callable[[float], None] | None = None) -> Path:
+        """Writes all rows to a .parquet or .csv file (that has no histograms) and returns its path.
+
+        `progress` is told the share that is done.
+        """
+        export(self, Path(path), progress)
+        return Path(path)
+
+    def more(self) -> dict[str, bool]:
+        """What rows have besides the columns that all have: {name: whether it is a number}."""
+        return {name: number for reader in self._readers for name, number in reader.more().items()}
 
     def close(self) -> None:
         """Closes the files."""

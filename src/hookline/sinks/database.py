@@ -7,11 +7,12 @@ import shutil
 import sqlite3
 import tempfile
 import threading
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from hookline.errors import RunError
+from hookline.sinks.columns import more_of
 from hookline.sinks.frames import IDENTITY, Block, Row, pack, unpack, unpack_columns
 from hookline.sinks.journal import SUFFIXES, connected, why_no_wal
 
@@ -120,6 +121,10 @@ class Writer:
         return self._series[key]
 
     def close(self) -> None:
+        """Closes the file, without a log unless somebody is reading: it can then be read anywhere."""
+        with suppress(sqlite3.Error):
+            self._connection.execute("PRAGMA busy_timeout=0")
+            self._connection.execute("PRAGMA journal_mode=DELETE")
         self._connection.close()
 
 
@@ -211,6 +216,15 @@ class Reader:
         for (block,) in self._all("SELECT block FROM frame"):
             found.update(unpack_columns(block)[0]["step"].tolist())
         return sorted(found)
+
+    def more(self) -> dict[str, bool]:
+        """What rows have besides the fixed columns: {name: whether it is a number}."""
+        found: dict[str, bool] = {}
+        last, _ = self.last_frame()
+        for start in range(0, last, 1000):
+            for _, _, block in self.frames(start, 1000):
+                found = more_of(unpack_columns(block.stats)[1]) | found
+        return found
 
     def _all(self, query: str, values: tuple[Any, ...] = ()) -> list[Any]:
         try:

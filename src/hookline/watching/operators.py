@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hookline.backends.operators import FORWARD, Operator, Step
@@ -27,6 +27,10 @@ class WatchedOps:
     def __init__(self, watch: Watch, chosen: Chosen) -> None:
         self._watch, self._chosen = watch, chosen
         self._broken: set[str] = set()
+
+    @property
+    def key(self) -> Hashable:
+        return self._chosen.patterns, False, self._watch.grads
 
     def wants(self, operator: Operator, phase: str) -> bool:
         return operator in self._chosen and (phase == FORWARD or self._watch.grads)

@@ -62,6 +62,20 @@ def test_gradients_heard_in_a_convolution_keep_all_but_the_last_digits_and_the_a
     assert rec.audit()["0"].why is None  # nothing was heard this time
 
 
+@pytest.mark.parametrize("grads", [False, True])
+def test_statistics_of_convolutions_keep_every_bit_of_what_is_computed(grads):
+    x = data(2, 3, 8, 8)
+    nets = []
+    for _ in range(2):
+        mx.random.seed(7)
+        nets.append(convnet())
+    expected = step(nets[0], x)
+    with hookline.watch(nets[1], inputs=True, grads=grads):
+        found = step(nets[1], x)
+    assert found["output"].tobytes() == expected["output"].tobytes()
+    assert grads or same_bits(found, expected)
+
+
 WITHOUT_LAYOUTS = """
 import mxnet as mx, hookline
 from nets import convnet, data, same_bits, step

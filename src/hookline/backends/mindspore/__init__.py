@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import mindspore as ms
@@ -11,11 +10,12 @@ from mindspore import nn
 
 from hookline.backends.capabilities import capabilities
 from hookline.backends.common import Common
-from hookline.backends.forwards import replaced
-from hookline.backends.mindspore import cells, compat, gradients, optimizers, taps, values
+from hookline.backends.mindspore import cells, compat, gradients, operators, optimizers, recomputing, taps, values
+from hookline.backends.mindspore.constructs import replace_construct
+from hookline.backends.protocol import GradSink, JointSink
 from hookline.backends.running import Running
 from hookline.backends.tap import FunctionTap, Label, Undo
-from hookline.backends.tapping import Tapping
+from hookline.backends.tapping import Passage, Tapping
 
 STATE_HOOKS = {
     ("save", "pre"): nn.Cell.register_state_dict_pre_hook,
@@ -41,12 +41,16 @@ class MindSporeBackend(Tapping, Running, Common):
     why_silent = staticmethod(cells.why_silent)
     own_parameters = staticmethod(compat.parameters)
     place = staticmethod(taps.place)
-    replace_forward = staticmethod(partial(replaced, "construct"))
+    replace_forward = staticmethod(replace_construct)
     tap = staticmethod(gradients.tap)
     joint_tap = staticmethod(gradients.joint_tap)
     is_live = staticmethod(gradients.is_live)
     hear_parameters = staticmethod(gradients.hear_parameters)
     hear_steps = staticmethod(optimizers.hear_steps)
+    hook_operators = staticmethod(operators.hook_operators)
+    in_recompute = staticmethod(recomputing.in_recompute)
+    recomputed = staticmethod(recomputing.recomputed)
+    sequence_number = staticmethod(recomputing.sequence_number)
     host = staticmethod(values.host)
     from_host = staticmethod(values.from_host)
     snapshot = staticmethod(values.snapshot)
@@ -58,6 +62,9 @@ class MindSporeBackend(Tapping, Running, Common):
     random_input = staticmethod(values.random_input)
     tensor_fact = staticmethod(values.tensor_fact)
 
+    def joined_inputs(self, sink: JointSink, on_output: GradSink, memory: Any) -> Passage:
+        return gradients.JoinedInputs(self, sink, on_output)
+
     def is_model(self, thing: Any) -> bool:
         return isinstance(thing, nn.Cell)
 
@@ -65,7 +72,7 @@ class MindSporeBackend(Tapping, Running, Common):
         return list(compat.parts(model).values())
 
     def placed(self, model: nn.Cell) -> list[Label]:
-        each = {id(cell): cell for _, cell in cells.walk(model)}
+        each = {id(cell): cell for _, cell in cells.every(model)}
         return [tap.label for cell in each.values() for tap in taps.taps_on(cell)]
 
     def place_state_hook(
@@ -73,6 +80,9 @@ class MindSporeBackend(Tapping, Running, Common):
     ) -> Undo:
         remove: Undo = STATE_HOOKS[when](module, FunctionTap(fn, label)).remove
         return remove
+
+    def backward_number(self) -> int:
+        return 0  # a backward may be under way at any time: whether it repeats a forward is asked
 
     def is_training(self, model: nn.Cell) -> bool:
         return bool(model.training)

@@ -21,6 +21,11 @@ def walk(model: nn.Cell) -> Iterator[tuple[str, nn.Cell]]:
     """
     if compat.compiles():
         raise capabilities()["mindspore"].unsupported("compiled", "a hook in graph mode")
+    return every(model)
+
+
+def every(model: nn.Cell) -> Iterator[tuple[str, nn.Cell]]:
+    """As `walk`, in any mode: to look at a model, not to attach to it."""
     return _below(model, "", ())
 
 
@@ -37,7 +42,7 @@ def _below(cell: nn.Cell, name: str, above: tuple[int, ...]) -> Iterator[tuple[s
 def tensors_of(model: nn.Cell) -> dict[str, Any]:
     """Every parameter and buffer by its dotted name, tied ones under each of their names."""
     found = {}
-    for name, cell in walk(model):
+    for name, cell in every(model):
         for own, tensor in {**compat.parameters(cell), **compat.buffers(cell)}.items():
             found[f"{name}.{own}" if name else own] = tensor
     return found
@@ -83,7 +88,7 @@ def forward_of(cell: nn.Cell) -> tuple[Callable[..., Any], str]:
 @contextmanager
 def evaluating(model: nn.Cell) -> Iterator[None]:
     """The model in evaluation mode; each cell's own mode comes back."""
-    modes = [(cell, bool(cell.training)) for _, cell in walk(model)]
+    modes = [(cell, bool(cell.training)) for _, cell in every(model)]
     try:
         model.set_train(False)
         yield

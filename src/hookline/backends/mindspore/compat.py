@@ -9,10 +9,12 @@ from __future__ import annotations
 import os
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 
 import mindspore as ms
 from mindspore import nn
+from mindspore.common.recompute import _RecomputeCell, _RecomputeHandle
 from mindspore.graph import api
 
 
@@ -37,8 +39,9 @@ def state_hooks(cell: nn.Cell) -> Iterator[Any]:
 
 
 def parts(cell: nn.Cell) -> dict[str, nn.Cell]:
-    """The cells directly below, by attribute."""
-    return {name: part for name, part in cell._cells.items() if part is not None}
+    """The cells directly below, by attribute, without those by which MindSpore repeats a forward."""
+    found = cell._cells.items()
+    return {name: part for name, part in found if part is not None and not isinstance(part, _RecomputeCell)}
 
 
 def parameters(module: nn.Cell) -> dict[str, Any]:
@@ -77,6 +80,46 @@ def forget_compiled() -> Callable[[], None]:
 
     return restore
 
+
+def around_backward(block: Callable[[], AbstractContextManager[None]]) -> Callable[[], None]:
+    """Has every run of the backward engine happen inside `block()`; returns the undoing."""
+    kind = type(api._pynative_executor)
+    if not _blocks:
+        _original.append(kind.grad)
+        kind.grad = _grad
+    _blocks.append(block)
+
+    def undo() -> None:
+        if any(other is block for other in _blocks):
+            _blocks[:] = [other for other in _blocks if other is not block]
+            if not _blocks:
+                kind.grad = _original.pop()
+
+    return undo
+
+
+_blocks: list[Callable[[], AbstractContextManager[None]]] = []
+_original: list[Any] = []
+
+
+def _grad(self: Any, *args: Any, **kwargs: Any) -> Any:
+    with ExitStack() as stack:
+        for block in _blocks:
+            stack.enter_context(block())
+        return _original[0](self, *args, **kwargs)
+
+
+def after_backward(call: Callable[[], None]) -> None:
+    """Has `call` run when the backward under way has ended."""
+    api._pynative_executor.queue_backward_final_callback(call)
+
+
+STRETCH = _RecomputeCell.construct.__code__
+"""Runs a part of a forward that is repeated in the backward."""
+REPEATED_STRETCH = _RecomputeCell.bprop.__code__
+"""Repeats it."""
+REPEATS = {REPEATED_STRETCH, _RecomputeHandle.recompute.__code__}
+"""All that repeats a part of a forward."""
 
 PARSED = "__parse_method__"
 """The attribute that MindSpore's parser asks an object for, when it compiles a call of it."""

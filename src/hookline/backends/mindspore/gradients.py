@@ -16,12 +16,14 @@ from mindspore import nn, ops
 
 from hookline.backends.mindspore import compat
 from hookline.backends.mindspore.taps import ON_PARAMETERS
+from hookline.backends.protocol import GradSink, JointSink
 from hookline.backends.tap import FunctionTap, Label, Tap
+from hookline.backends.tapping import Passage, Tapping
 
 
 def is_live(tensor: ms.Tensor) -> bool:
-    """Whether a gradient may come to `tensor`."""
-    return compat.in_graph(tensor)
+    """Whether a gradient may come to `tensor`: in a graph, and of floats. (A comparison is in it, too.)"""
+    return compat.in_graph(tensor) and (tensor.is_floating_point() or tensor.is_complex())
 
 
 def tap(tensor: ms.Tensor, fn: Callable[[Any], Any]) -> ms.Tensor:
@@ -43,6 +45,40 @@ def joint_tap(tensors: list[Any], fn: Callable[[list[Any]], list[Any] | None]) -
 
     led = ops.HookBackward(hear)(*tensors)
     return list(led) if len(tensors) > 1 else [led]
+
+
+class JoinedInputs(Passage):
+    """A passage whose sink gets the gradients of all inputs, or None for each if none of them comes.
+
+    MindSpore computes no gradient of an input that `ms.grad` was not asked for, and does not tell so beforehand.
+    """
+
+    def __init__(self, backend: Tapping, sink: JointSink, on_output: GradSink) -> None:
+        super().__init__(
+            partial(backend.joined, sink=self._arrives), partial(backend.heard, sink=self._told), backend.live
+        )
+        self._live, self._sink, self._on_output = backend.live, sink, on_output
+        self._places = 0
+        self._arrived = self._waiting = False
+
+    def enter(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
+        self._places = self._live((args, kwargs))[1]
+        return super().enter(args, kwargs)
+
+    def _arrives(self, grads: list[Any]) -> list[Any] | None:
+        self._arrived = True
+        return self._sink(grads)
+
+    def _told(self, numbers: list[int], grad: Any) -> None:
+        self._on_output(numbers, grad)
+        if self.live and not self._waiting:
+            self._waiting, self._arrived = True, False
+            compat.after_backward(self._ends)
+
+    def _ends(self) -> None:
+        self._waiting = False
+        if not self._arrived:
+            self._sink([None] * self._places)
 
 
 def hear_parameters(module: nn.Cell, sink: Callable[[str, Any], None], label: Label) -> Callable[[], None]:

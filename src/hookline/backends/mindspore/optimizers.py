@@ -13,7 +13,7 @@ from mindspore import nn
 from mindspore.experimental import optim
 
 from hookline.backends.mindspore import compat
-from hookline.backends.mindspore.cells import walk
+from hookline.backends.mindspore.cells import every
 
 BASES: tuple[type, ...] = (nn.Optimizer, optim.Optimizer)
 Ears = tuple[Callable[..., None], Callable[[set[int]], None], Callable[[], set[int]]]
@@ -27,7 +27,7 @@ def hear_steps(
     """Calls `before(held, gradients)` and `after(held)` around each step of an optimizer of this model."""
 
     def owned() -> set[int]:
-        return {id(p) for _, cell in walk(model) for p in compat.parameters(cell).values()}
+        return {id(p) for _, cell in every(model) for p in compat.parameters(cell).values()}
 
     ears: Ears = (before, after, owned)
     _ears.append(ears)

@@ -11,8 +11,8 @@ import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from hookline.backends.capabilities import capabilities
 from hookline.backends.mindspore import compat
+from hookline.backends.mindspore.constructs import refused
 from hookline.backends.tap import Rank, Tap, Wish
 
 _order = itertools.count()
@@ -52,8 +52,7 @@ class Dispatcher:
 
 def _refuses_to_be_parsed(self: Dispatcher) -> Any:
     if self.taps:
-        site = self.taps[0].label.site
-        raise capabilities()["mindspore"].unsupported("compiled", f"a hook on {site!r}, which is being compiled,")
+        raise refused(self.taps[0].label.site)
     raise AttributeError(compat.PARSED)
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from hookline.backends.facts import TensorFact
 from hookline.backends.mindspore import compat
-from hookline.backends.mindspore.cells import walk
+from hookline.backends.mindspore.cells import every
 from hookline.backends.tap import Undo
 from hookline.errors import InvalidArgument
 
@@ -68,7 +68,7 @@ def dtype_of(dtype: Any) -> Any:
 def zeros(model: nn.Cell, shape: tuple[int, ...], dtype: Any) -> Tensor:
     """A tensor of zeros in that dtype, or in that of the model's first floating parameter."""
     if dtype is None:
-        own = (p for _, cell in walk(model) for p in compat.parameters(cell).values())
+        own = (p for _, cell in every(model) for p in compat.parameters(cell).values())
         dtype = next((p.dtype for p in own if _is_float(p)), ms.float32)
     return ops.zeros(shape, dtype_of(dtype))
 

@@ -8,6 +8,7 @@
 | a hybridized block | runs as written while a tap is inside (`holding.py`) | a compiled graph calls no block |
 | a parameter's gradient | read when the backward has run (`parameters.py`) | there is no hook on it |
 | a step | `gluon.Trainer.step` and `update` are wrapped (`trainers.py`) | a Trainer has no hooks |
+| an operator | MXNet's op hook (`operators.py`), and what runs each (`eager.py`) | the hook is for graphs alone |
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 import mxnet
+import numpy as np
 from mxnet import autograd, gluon
 
 from hookline.backends.capabilities import capabilities
@@ -24,13 +26,18 @@ from hookline.backends.common import Common
 from hookline.backends.facts import ParameterFact, RunFacts
 from hookline.backends.mxnet import (
     blocks,
+    compat,
     describing,
     functions,
+    operators,
     parameters,
     swapping,
     trainers,
     values,
+    waiting,
 )
+from hookline.backends.mxnet.quiet import unseen
+from hookline.backends.operators import Operator
 from hookline.backends.protocol import GradSink, Label
 from hookline.backends.running import Running
 from hookline.backends.tapping import Passage, Tapping
@@ -44,6 +51,7 @@ class MxnetBackend(Tapping, Running, Common):
     framework = capabilities()["mxnet"]
 
     place = staticmethod(swapping.place)
+    settled = staticmethod(waiting.settle)
     replace_forward = staticmethod(swapping.replace_forward)
     is_live = staticmethod(functions.is_live)
     site_memory = staticmethod(parameters.heard_at)
@@ -53,6 +61,7 @@ class MxnetBackend(Tapping, Running, Common):
     gradient = staticmethod(parameters.gradient)
     hear_parameters = staticmethod(parameters.hear_parameters)
     hear_steps = staticmethod(trainers.hear_steps)
+    hook_operators = staticmethod(operators.hook_operators)
     snapshot = staticmethod(values.snapshot)
     host = staticmethod(values.host)
     from_host = staticmethod(values.from_host)
@@ -106,6 +115,15 @@ class MxnetBackend(Tapping, Running, Common):
             return on_output(numbers, grad)
 
         return super().listener(on_input, on_output if memory is None else counted, memory)
+
+    def operator_names(self) -> tuple[Operator, ...]:
+        return tuple(Operator(name) for name in compat.operator_names())
+
+    def unseen(self) -> AbstractContextManager[None]:
+        return unseen
+
+    def has_fractions(self, tensor: Any) -> bool:
+        return str(np.dtype(tensor.dtype).kind) == "f"
 
     # Training
 

@@ -6,12 +6,14 @@ Checked on MXNet 1.9.1, the last release. Each entry has a test in tests/framewo
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 from collections.abc import Callable
 from typing import Any
 
 import mxnet
 from mxnet.base import _LIB, MXCallbackList, MXNetError, NDArrayHandle, c_handle_array, check_call, py_str
+from mxnet.ndarray import register
 
 NDArray: Any = mxnet.nd.NDArray
 NumpyArray: Any = mxnet.np.ndarray
@@ -40,6 +42,12 @@ def is_initialized(parameter: Any) -> bool:
     return parameter._data is not None
 
 
+def parameters_of(trainer: Any) -> list[Any]:
+    """The Parameters that a Trainer updates."""
+    found: list[Any] = trainer._params
+    return found
+
+
 def with_zeros(parameter: Any) -> None:
     """Has a Parameter filled with zeros: now, or once its shape is known. No random number is drawn."""
     zero = mxnet.init.Zero()
@@ -59,7 +67,12 @@ def is_hybrid(block: Any) -> bool:
 
 def is_active(block: Any) -> bool:
     """Whether a hybrid block runs as a compiled graph."""
-    return bool(block._active)
+    return bool(block._active) or has_no_code(block)
+
+
+def has_no_code(block: Any) -> bool:
+    """Whether a block is nothing but a graph: imported from a file, it can't run as it is written."""
+    return isinstance(block, mxnet.gluon.SymbolBlock)
 
 
 def set_active(block: Any, active: bool) -> None:
@@ -76,6 +89,95 @@ def partitioned_for(block: Any) -> str | None:
     """The name of the backend that `optimize_for` or `hybridize(backend=...)` rewrites the graph for."""
     name: str | None = block._backend
     return name
+
+
+def flags(block: Any) -> dict[str, Any]:
+    """What `hybridize` was told: static_alloc, static_shape and so on."""
+    return dict(block._flags)
+
+
+def compiled_symbol(block: Any) -> Any:
+    """The graph of a hybridized block that has run."""
+    return block._cached_graph[1]
+
+
+# Op hooks
+
+_retired: list[Any] = []
+
+
+def op_hook(block: Any) -> Any:
+    """The callback for operators, or None."""
+    return block._callback
+
+
+def monitors_all(block: Any) -> bool:
+    return bool(block._monitor_all)
+
+
+def monitor_all(block: Any, everything: bool) -> None:
+    """Whether the callback gets the inputs of operators, too; counts from the next call on."""
+    block._monitor_all = everything
+
+
+def set_op_hook(block: Any, callback: Callable[[bytes, bytes, int], None]) -> Callable[[], None]:
+    """Has `callback` called for each operator, until the returned function is called.
+
+    C++ never lets go of a callback, so a compiled operation of its own gets it, made of the same graph; the one
+    from before is put aside and comes back. `register_op_hook(None)` would leave the callback there.
+    """
+    before = block._cached_op, block._cached_graph, block._cached_op_args, block._monitor_all
+    block._cached_op = None
+    block._callback = callback
+
+    def restore() -> None:
+        block._callback = None
+        op, graph, args, block._monitor_all = before
+        if block._cached_op is not None:
+            # A graph with this operation may run backward later: what C++ calls must still be there.
+            _retired.append(getattr(block._cached_op, "_monitor_callback", None))
+        if op is not None and block._cached_graph is graph:
+            block._cached_op, block._cached_op_args = op, args
+        else:
+            block._clear_cached_op()
+
+    return restore
+
+
+# Operators that run one by one
+
+_invoke: list[Callable[..., Any]] = []
+
+
+def wrap_invoke(around: Callable[..., Any]) -> None:
+    """Has `around(invoke, ...)` run in place of the one function that all operators of arrays are called by."""
+    _invoke.append(register._imperative_invoke)
+    register._imperative_invoke = functools.partial(around, _invoke[0])
+
+
+def unwrap_invoke() -> None:
+    register._imperative_invoke = _invoke.pop()
+
+
+@functools.cache
+def operator_name(handle: int) -> str:
+    """The name of the operator that a handle stands for."""
+    name = ctypes.c_char_p()
+    check_call(_LIB.MXSymbolGetAtomicSymbolName(ctypes.c_void_p(handle), ctypes.byref(name)))
+    return text(name.value or b"")
+
+
+@functools.cache
+def backward_operator(name: str) -> str:
+    """What MXNet calls the backward of an operator; most have one of their own."""
+    wanted = f"_backward_{name.removeprefix('_')}"
+    return wanted if wanted in operator_names() else f"{name}_backward"
+
+
+@functools.cache
+def operator_names() -> frozenset[str]:
+    """Every operator there is."""
+    return frozenset(mxnet.operator.get_all_registered_operators())
 
 
 # Arrays
@@ -98,6 +200,7 @@ def data_pointer(array: Any) -> int:
     return pointer.value or 0
 
 
+@functools.cache
 def has_layouts_of_its_own() -> bool:
     """Whether convolutions run by oneDNN, which keeps arrays in layouts that only it can read."""
     return mxnet.runtime.Features().is_enabled("MKLDNN") and os.environ.get("MXNET_MKLDNN_ENABLED", "1") != "0"

@@ -12,7 +12,7 @@ import numpy as np
 from mxnet import gluon
 
 from hookline.backends.facts import ParameterFact, TensorFact
-from hookline.backends.mxnet import compat, values
+from hookline.backends.mxnet import compat, parameters, values
 from hookline.errors import InvalidArgument
 
 
@@ -31,10 +31,13 @@ def held_by(block: Any) -> tuple[ParameterFact, ...]:
     for name, parameter in compat.own_parameters(block).items():
         if compat.is_state(parameter):
             continue
-        known = parameter.shape is not None and all(size > 0 for size in parameter.shape)
-        count = int(np.prod(parameter.shape, dtype=np.int64)) if known else 0
+        # An imported Parameter has numbers, and knows of no shape.
+        there = compat.is_initialized(parameter)
+        shape = parameters.first_array(parameter).shape if there else parameter.shape
+        known = shape is not None and all(size > 0 for size in shape)
+        count = int(np.prod(shape, dtype=np.int64)) if known else 0
         dtype = np.dtype(parameter.dtype)
-        device = str(parameter.list_ctx()[0]) if compat.is_initialized(parameter) else ""
+        device = str(parameter.list_ctx()[0]) if there else ""
         trainable = parameter.grad_req != "null"
         facts.append(
             ParameterFact(id(parameter), name, count, count * dtype.itemsize, dtype.name, device, trainable)

@@ -32,11 +32,18 @@ class Held:
 _held: WeakKeyDictionary[Any, Held] = WeakKeyDictionary()
 
 
-def hold_around(tapped: Iterable[Any]) -> Undo:
-    """Has all blocks around these, and all in them, run as written, until the returned function is called."""
+def hold_around(tapped: Iterable[Any], *, themselves: bool = False) -> Undo:
+    """Has all blocks around these, and all in them, run as written, until the returned function is called.
+
+    With `themselves` also those that nothing is around.
+    """
+    tapped = list(tapped)
     around = {id(above): above for block in tapped for above in blocks.ancestors(block)}
+    if themselves:
+        around |= {id(block): block for block in tapped}
     for above in around.values():
         _refuse_if_rewritten(above)
+        _refuse_if_listened_to(above)
     within = {id(block): block for above in around.values() for block in blocks.below(above)}
     holding = [block for block in (around | within).values() if compat.is_hybrid(block)]
     for block in holding:
@@ -72,6 +79,17 @@ def _refuse_if_rewritten(block: Any) -> None:
             why=f"{block.name!r} runs a graph rewritten for {compat.partitioned_for(block)!r}, and as it is "
             "written it may give other numbers",
             instead="attach to that block itself, or call its hybridize(False) before",
+        )
+
+
+def _refuse_if_listened_to(block: Any) -> None:
+    if compat.is_hybrid(block) and compat.op_hook(block) is not None:
+        raise Unsupported(
+            backend="mxnet",
+            feature="a hook inside of a block with an op hook",
+            why=f"an op hook needs the compiled graph of {block.name!r}, and with a hook inside it runs as it is "
+            "written",
+            instead="use one after the other, or attach to the outermost block alone",
         )
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import copyreg
 import itertools
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from functools import lru_cache, partial
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -20,6 +21,7 @@ from weakref import WeakKeyDictionary
 from mxnet import symbol
 
 from hookline.backends.mxnet import compat, holding, waiting
+from hookline.backends.mxnet.quiet import unseen
 from hookline.backends.protocol import FunctionTap, Label, Rank, Tap, Undo, Wish
 from hookline.trees import leaves
 
@@ -99,9 +101,16 @@ def place(wishes: list[Wish]) -> Undo:
 
 
 def replace_forward(module: Any, fn: Callable[..., Any], label: Label) -> Undo:
-    """Has `fn(original, *args, **kwargs)` run in place of the module's own call."""
+    """Has `fn(original, *args, **kwargs)` run in place of the block's own call."""
+    with ExitStack() as placed:
+        placed.callback(holding.hold_around([module]))
+        placed.callback(around_calls(module, fn, label))
+        return placed.pop_all().close
+
+
+def around_calls(module: Any, fn: Callable[..., Any], label: Label) -> Undo:
+    """As `replace_forward`, for the calls that there are: in a compiled graph, there are none."""
     tap = FunctionTap(fn, label)
-    release = holding.hold_around([module])
     taps = taps_of(module)
     taps.forwards = (*taps.forwards, tap)
     _settle_class(module)
@@ -109,7 +118,6 @@ def replace_forward(module: Any, fn: Callable[..., Any], label: Label) -> Undo:
     def remove() -> None:
         taps_of(module).remove(tap)
         _settle_class(module)
-        release()
 
     return remove
 
@@ -189,27 +197,44 @@ def swapped(own: Any) -> Any:
 
 
 def _called(own: Any, block: Any, args: Any, kwargs: Any) -> Any:
-    """One call of a block with taps."""
+    """One call of a block with taps. Written out: it runs for every call of every block with a hook."""
     taps = _taps.get(block)
     if taps is None or _is_symbolic(args, kwargs):
         # Gluon traces a graph, to learn shapes or to compile a part of this block: nothing flows.
         return own.__call__(block, *args, **kwargs)
     waiting.raise_failure()
-    before, after, forwards = taps.before, taps.after, taps.forwards
-    for tap in before:
-        if not tap.kwargs:
-            if (new := tap(block, args)) is not None:
-                args = new
-        elif (new := tap(block, args, kwargs)) is not None:
-            args, kwargs = new
-    run: Callable[..., Any] = partial(own.__call__, block)
-    for tap in forwards:
-        run = partial(tap, run)
-    output = run(*args, **kwargs)
-    for tap in after:
-        new = tap(block, args, kwargs, output) if tap.kwargs else tap(block, args, output)
-        if new is not None:
-            output = new
+    after, forwards = taps.after, taps.forwards
+    if taps.before:
+        args, kwargs = _before(taps.before, block, args, kwargs)
+    if forwards:
+        run: Callable[..., Any] = partial(own.__call__, block)
+        for tap in forwards:
+            run = partial(tap, run)
+        output = run(*args, **kwargs)
+    else:
+        output = own.__call__(block, *args, **kwargs)
+    return _after(after, block, args, kwargs, output) if after else output
+
+
+def _before(taps: tuple[Tap, ...], block: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
+    """The arguments to go on with."""
+    with unseen:
+        for tap in taps:
+            if not tap.kwargs:
+                if (new := tap(block, args)) is not None:
+                    args = new
+            elif (new := tap(block, args, kwargs)) is not None:
+                args, kwargs = new
+    return args, kwargs
+
+
+def _after(taps: tuple[Tap, ...], block: Any, args: Any, kwargs: Any, output: Any) -> Any:
+    """The output to go on with."""
+    with unseen:
+        for tap in taps:
+            new = tap(block, args, kwargs, output) if tap.kwargs else tap(block, args, output)
+            if new is not None:
+                output = new
     return output
 
 

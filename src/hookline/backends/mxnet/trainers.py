@@ -29,7 +29,7 @@ class Listener:
 
     def concerns(self, trainer: Any) -> set[int] | None:
         """The ids of the trainer's arrays if one of them is the model's, else None."""
-        held = {id(parameters.first_array(p)) for p in trainer._params if compat.is_initialized(p)}
+        held = {id(parameters.first_array(p)) for p in compat.parameters_of(trainer) if compat.is_initialized(p)}
         own = (
             id(parameters.first_array(p))
             for _, block in blocks.walk(self._model)

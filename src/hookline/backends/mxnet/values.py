@@ -69,6 +69,10 @@ def address(tensor: Any, strided: bool = False) -> Address | None:
     name = np.dtype(tensor.dtype).name
     if strided or name not in arrays.FLOATS or tensor.stype != "default" or tensor.context.device_type != "cpu":
         return None
+    if tensor.ndim > 2 and compat.has_layouts_of_its_own():
+        # Asked for its address, oneDNN brings an array into the plain layout, for which the next operator
+        # may choose another kernel. A copy has no such effect.
+        return None
     pointer = compat.data_pointer(tensor)
     return None if pointer == 0 else (pointer, int(tensor.size), name, None)
 

@@ -16,6 +16,8 @@ from typing import Any
 import mxnet
 from mxnet import autograd
 
+from hookline.backends.protocol import Undo
+
 STARTERS = ((mxnet.nd.NDArray, "backward"), (autograd, "backward"), (autograd, "grad"))
 """What starts a backward."""
 
@@ -26,6 +28,7 @@ class _Taps:
     def __init__(self) -> None:
         self.count = 0
         self.failures: list[BaseException] = []
+        self.before_settling: list[Callable[[], None]] = []
         self.replaced: list[tuple[Any, str, Any, Any]] = []
         # Reentrant: memory that is freed in here may free a graph, and that calls back at once.
         self.lock = threading.RLock()
@@ -36,7 +39,7 @@ _taps = _Taps()
 
 
 def expect_one_more() -> None:
-    """A graph has one more tap: from the first on, a backward waits."""
+    """A graph has one more tap, or somebody listens to operators: from the first on, a backward waits."""
     with _taps.lock:
         _taps.count += 1
         if not _taps.replaced:
@@ -71,12 +74,20 @@ def keeping_failures() -> Iterator[None]:
         _taps.here.depth = before
 
 
+def before_settling(finish: Callable[[], None]) -> Undo:
+    """Has `finish` called when a backward has come to its end, until the returned function is called."""
+    _taps.before_settling.append(finish)
+    return lambda: _taps.before_settling.remove(finish)
+
+
 def settle() -> None:
     """Waits until everything has been computed, and raises the first exception of a hook, if there was one."""
     if getattr(_taps.here, "depth", 0):  # inside of a backward, waiting for its end would never end
         return
     if _taps.count:
         mxnet.nd.waitall()
+    for finish in list(_taps.before_settling):
+        finish()
     raise_failure()
 
 

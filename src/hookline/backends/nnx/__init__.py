@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from hookline.backends import arrays
 from hookline.backends.capabilities import capabilities
 from hookline.backends.common import Common
-from hookline.backends.nnx import describing, events, modules, optimizers, posts, statistics, values
+from hookline.backends.nnx import describing, events, modules, operators, optimizers, posts, statistics, values
 from hookline.backends.nnx.gradients import NNXGradients
 from hookline.backends.nnx.hosting import HostedHook, original_of
 from hookline.backends.nnx.leaves import Array, StandIn, array_of
@@ -32,6 +32,12 @@ class NNXBackend(NNXGradients, Common):
     tensor = Array
     framework = capabilities()["nnx"]
     forward_name = "__call__"
+    not_called = (
+        "the model was not called in this block; or it was by code that was compiled before, which JAX does not "
+        "compile anew: a function that holds the model itself and does not take it as an argument, "
+        "nnx.cached_partial, or a graph that was split earlier. jax.clear_caches() helps the first; make the "
+        "others anew in the block"
+    )
 
     place = staticmethod(posts.place)
     placed = staticmethod(posts.placed_on)
@@ -49,6 +55,7 @@ class NNXBackend(NNXGradients, Common):
     swap_data = staticmethod(values.swap_data)
     host = staticmethod(values.host)
     dtype = staticmethod(values.dtype)
+    hook_operators = staticmethod(operators.hook_operators)
     hear_steps = staticmethod(optimizers.hear_steps)
 
     modules_of = staticmethod(describing.modules_of)

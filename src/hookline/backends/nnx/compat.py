@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
-from types import FrameType
 from typing import Any
 
 import jax
 from flax import nnx
-from jax._src import core
+from jax._src import core, source_info_util
 from jax.extend.core import get_opaque_trace_state
 
 with jax.ensure_compile_time_eval():
@@ -27,16 +25,6 @@ def outermost_trace() -> Any:
     while not isinstance(above := getattr(trace, "parent_trace", None), (core.EvalTrace, type(None))):
         trace = above
     return trace
-
-
-def in_checkpoint() -> bool:
-    """Whether the code that is traced now runs again in the backward (jax.checkpoint, nnx.remat)."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        if frame.f_globals.get("__name__") == "jax._src.ad_checkpoint":
-            return True
-        frame = frame.f_back
-    return False
 
 
 def attributes(node: Any) -> Iterator[tuple[str, Any]]:
@@ -70,3 +58,37 @@ def swapped_value(variable: nnx.Variable[Any], value: Any) -> Callable[[], None]
         object.__setattr__(variable, "_raw_value", before)
 
     return restore
+
+
+_CALLS = {
+    "jit": "jaxpr",
+    "pjit": "jaxpr",
+    "closed_call": "call_jaxpr",
+    "core_call": "call_jaxpr",
+    "custom_jvp_call": "call_jaxpr",
+    "custom_vjp_call": "call_jaxpr",
+    "custom_vjp_call_jaxpr": "fun_jaxpr",
+    "checkpoint": "jaxpr",
+    "remat2": "jaxpr",
+}
+
+
+def inner_jaxpr(equation: Any) -> Any:
+    """The closed jaxpr that a primitive only calls, as jit does; None for one that computes something itself."""
+    found = equation.params.get(_CALLS.get(equation.primitive.name, ""))
+    if found is None or hasattr(found, "consts"):
+        return found
+    return jax.extend.core.ClosedJaxpr(found, ())
+
+
+def bound(equation: Any, values: list[Any]) -> list[Any]:
+    """What a primitive gives for these values, in a list."""
+    with equation.ctx.manager:
+        found = equation.primitive.bind(*values, **equation.primitive.get_bind_params(equation.params))
+    return list(found) if equation.primitive.multiple_results else [found]
+
+
+def source_line(equation: Any) -> str | None:
+    """`model.py:12` of the user's code that a primitive comes from."""
+    frame = source_info_util.user_frame(equation.source_info.traceback)
+    return None if frame is None else f"{frame.file_name.rpartition('/')[2]}:{frame.start_line}"

@@ -19,7 +19,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from jax import lax
+from jax.custom_batching import custom_vmap
 
 from hookline.backends.nnx.compat import outermost_trace, tracing
 from hookline.backends.tap import Label
@@ -68,7 +71,8 @@ class Queue:
     def put(self, event: Event) -> None:
         self._events.append(event)
         if event.light and len(self._events) > MANY and all(event.light for event in list(self._events)):
-            self.tell(leaving=MANY // 2)  # nobody waits in a compiled loop, and memory has an end
+            with thread.in_callback():  # nobody waits in a compiled loop, and memory has an end
+                self.tell(leaving=MANY // 2)
 
     def __len__(self) -> int:
         return len(self._events)
@@ -78,7 +82,7 @@ class Queue:
 
         The first error of a tap is raised at the end.
         """
-        with self._telling, _thread.busy():
+        with self._telling, thread.busy():
             found = [self._events.popleft() for _ in range(len(self._events) - leaving)]
             error: BaseException | None = None
             for event in in_order(found):
@@ -137,6 +141,7 @@ class _Thread(threading.local):
     """What this thread is doing."""
 
     telling = False
+    running = False
 
     @contextmanager
     def busy(self) -> Iterator[None]:
@@ -147,10 +152,21 @@ class _Thread(threading.local):
         finally:
             self.telling = before
 
+    @contextmanager
+    def in_callback(self) -> Iterator[None]:
+        """A block that a running program has called: nobody may wait in it, and no module may change its class."""
+        before, self.running = self.running, True
+        try:
+            yield
+        finally:
+            self.running = before
 
-_thread = _Thread()
+
+thread = _Thread()
 queue = Queue()
 failures = Failures()
+later: deque[Callable[[], None]] = deque()
+"""What could not be done in a callback."""
 
 
 def send(
@@ -162,12 +178,50 @@ def send(
         # Copies: the memory belongs to the program that runs.
         queue.put(Event(mark, program, tell, [np.array(value) for value in values], light))
 
-    jax.debug.callback(put, *arrays)
+    call_back(put, arrays)
+
+
+def call_back(fn: Callable[..., None], arrays: list[Any]) -> None:
+    """Has the code that is traced now call `fn` with these arrays whenever it runs; under vmap, once an example.
+
+    JAX's own callback sends the examples of a batch one by one, in no certain order, and sends again where a
+    forward is repeated for its backward. Here a batch comes as one, and a repetition sends nothing: what sends is
+    no part of any derivative.
+    """
+    _sender(fn, ())(*(lax.stop_gradient(jnp.asarray(array)) for array in arrays))
+
+
+def _sender(fn: Callable[..., None], sizes: tuple[int, ...]) -> Callable[..., Any]:
+    """What sends arrays that have these batch dimensions in front, the innermost vmap first."""
+
+    def each(*values: Any) -> None:
+        if not sizes:
+            fn(*values)
+            return
+        rows = [np.asarray(value).reshape(-1, *np.shape(value)[len(sizes) :]) for value in values]
+        for example in zip(*rows, strict=True):
+            fn(*example)
+
+    @custom_vmap  # type: ignore[untyped-decorator]
+    def sender(*arrays: Any) -> Any:
+        jax.debug.callback(each, *arrays)
+        return jnp.int32(0)
+
+    @sender.def_vmap  # type: ignore[untyped-decorator]
+    def batch(size: int, batched: list[bool], *arrays: Any) -> Any:
+        whole = [
+            array if has else jnp.broadcast_to(array, (size, *array.shape))
+            for array, has in zip(arrays, batched, strict=True)
+        ]
+        _sender(fn, (*sizes, size))(*whole)
+        return jnp.zeros(size, jnp.int32), True
+
+    return sender  # type: ignore[no-any-return]
 
 
 def settled() -> None:
     """Waits for everything that compiled code sends, and tells the taps."""
-    if tracing() or _thread.telling:
+    if tracing() or thread.telling or thread.running:
         return
     try:
         jax.effects_barrier()
@@ -175,3 +229,5 @@ def settled() -> None:
         failures.raised()  # the hook's own error, in place of JAX's report of it
         raise
     queue.tell()
+    while later:
+        later.popleft()()

@@ -15,13 +15,12 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 from flax import nnx
 
 from hookline.backends.nnx.compat import is_opaque, tracing
-from hookline.backends.nnx.events import failures
+from hookline.backends.nnx.events import call_back, failures, thread
 from hookline.backends.nnx.leaves import Array
-from hookline.backends.nnx.posts import post_in
+from hookline.backends.nnx.posts import live, post_in
 from hookline.backends.tap import Label
 from hookline.errors import HookError
 from hookline.trees import leaves, map_leaves
@@ -66,14 +65,16 @@ class HostedHook:
         hook, label = self._hook, self._label
         args = tuple(self._lasting(arg) if isinstance(arg, nnx.Module) else arg for arg in args)
         found = list(leaves(args, Array))
-        keys = [is_opaque(leaf) for leaf in found]
         # Not the tracers: this outlives the trace.
         numbers = iter(range(len(found)))
         template = map_leaves(lambda _: _Number(next(numbers)), args, Array)
 
         def call(*values: Any) -> None:
+            if label.placed_at and id(label) not in live:  # removed; the program does not know
+                return
             try:
-                result = hook(*map_leaves(lambda place: values[place.index], template, _Number))
+                with thread.in_callback():
+                    result = hook(*map_leaves(lambda place: values[place.index], template, _Number))
                 failed = None if result is None else HookError(label.site, label.kind, _BOTH)
             except Exception as error:
                 failed = hook_error(label, hook, error)
@@ -82,9 +83,7 @@ class HostedHook:
                     failures.add(label, failed)
                 raise failed
 
-        jax.debug.callback(
-            call, *(jax.random.key_data(x) if key else jnp.asarray(x) for x, key in zip(found, keys, strict=True))
-        )
+        call_back(call, [jax.random.key_data(leaf) if is_opaque(leaf) else leaf for leaf in found])
 
 
 class _Number:

@@ -7,17 +7,19 @@ for each time it runs.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from hookline.backends.nnx.compat import in_checkpoint, swapped_value, tracing
+from hookline.backends.nnx.compat import swapped_value, tracing
 from hookline.backends.nnx.events import numbers, program, send
 from hookline.backends.nnx.gradients import distinct, led, relaid
 from hookline.backends.nnx.leaves import Array, array_of, is_float
 from hookline.backends.nnx.modules import is_training, own_parameters
+from hookline.backends.nnx.operators import listened
 from hookline.backends.nnx.packing import Packing, fingerprint
 from hookline.backends.nnx.posts import RAW, Post, Spec, counts, observes, view_of
 from hookline.backends.nnx.replay import Ear, Gradient, now
@@ -41,8 +43,14 @@ def passed(post: Post, spec: Spec, module: Any, args: Any, kwargs: Any) -> Any:
 
 def forward(post: Post, module: Any, args: Any, kwargs: Any) -> Any:
     """The module's own call, or what is put in its place."""
-    own = partial(post.base.__call__, module)
+    own: Callable[..., Any] = partial(post.base.__call__, module)
+    if post.op_watchers:
+        own = partial(_listened, post, module, own)
     return own(*args, **kwargs) if post.forward is None else post.forward[0](own, *args, **kwargs)
+
+
+def _listened(post: Post, module: Any, own: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    return listened(post, module, own, args, kwargs)
 
 
 def _before(tap: Tap, module: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
@@ -66,7 +74,6 @@ class _Traced:
         if post.module() is module:
             post.closed_over = True
         self.training = is_training(module)
-        self.repeats = False
         self.mark = next(numbers)
         self.program = program()
         self.light = RAW not in spec.inputs | spec.outputs | spec.grads and not spec.params
@@ -85,10 +92,9 @@ class _Traced:
             if not observes(tap) and tap.rank <= 0:
                 args, kwargs = _before(tap, module, args, kwargs)
         sending = bool(spec.inputs or spec.outputs or spec.grads or spec.params)
-        self.repeats = sending and in_checkpoint()
         if spec.begins:
             send(next(numbers), self.program, self._tell_begin, [], light=True)
-        mark = fingerprint((args, kwargs)) if spec.grads or self.repeats else jnp.uint32(0)
+        mark = fingerprint((args, kwargs)) if spec.grads else jnp.uint32(0)
         given = Packing((args, kwargs), spec.inputs)
         sent = given.taken()
         if spec.grads:
@@ -195,11 +201,6 @@ class _Traced:
 
     def _tell_end(self, differentiated: bool, given: Packing, made: Packing, values: list[Any]) -> None:
         key = self.mark, int(values[0])
-        if self.repeats and differentiated:
-            if key in self._post.repeated:  # the forward again, for the backward
-                self._post.repeated.discard(key)
-                return
-            self._post.repeated.add(key)
         self._post.shares.called()
         inputs, outputs = values[1 : 1 + given.count], values[1 + given.count :]
         module, taps = self._taps()

@@ -13,15 +13,16 @@ import copyreg
 import functools
 import itertools
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import jax
 from flax import nnx
 
 from hookline.backends.nnx.compat import tracing
+from hookline.backends.nnx.events import failures, later, settled, thread
 from hookline.backends.nnx.modules import has_no_forward, walk
-from hookline.backends.nnx.replay import Key, Shares, Waiting
+from hookline.backends.nnx.replay import Shares, Waiting
 from hookline.backends.tap import Figures, Label, Rank, Tap, Undo, Wish
 from hookline.errors import Unsupported
 
@@ -31,7 +32,7 @@ RAW = Figures(histogram=False, functions=(), dim=-1)
 KEPT = 16
 """Classes that a module keeps for the next time; programs that were compiled with others are compiled again."""
 
-_order = itertools.count()
+_order, _numbers = itertools.count(), itertools.count()
 
 
 class Spec(NamedTuple):
@@ -43,6 +44,7 @@ class Spec(NamedTuple):
     outputs: frozenset[Figures] = frozenset()
     grads: frozenset[Figures] = frozenset()
     params: bool = False
+    operators: bool = False
     steps: frozenset[Figures] = frozenset()
 
 
@@ -54,10 +56,11 @@ class Post:
         self.base = base_of(type(module))
         self.taps: list[Tap] = []
         self.forward: tuple[Callable[..., Any], Label] | None = None
+        self.number = next(_numbers)
+        self.op_watchers: list[Any] = []
         self.param_sinks: list[tuple[Callable[[str, Any], None], Label]] = []
         self.closed_over = False  # code was compiled that holds the module itself and not a split one
         self.waiting = Waiting()
-        self.repeated: set[Key] = set()  # calls under a checkpoint that will be made once more, or were
         self.shares = Shares()
         self._classes: dict[Any, type] = {}
 
@@ -80,6 +83,7 @@ class Post:
             outputs=frozenset(view_of(tap) for tap in seeing if tap.needs.outputs),
             grads=frozenset(view_of(tap) for tap in seeing if tap.needs.grads),
             params=bool(self.param_sinks),
+            operators=bool(self.op_watchers),
             steps=frozenset(tap.needs.statistics for tap in counting if tap.needs.statistics is not None),
         )
 
@@ -108,6 +112,9 @@ class Post:
 _BEFORE = {Rank.ORIGINAL: -1, Rank.EDIT: 0, Rank.OBSERVE: 1, Rank.STOP: 1, Rank.GRADIENT: 2}
 
 _posts: dict[int, Post] = {}
+
+live: dict[int, Label] = {}
+"""The labels of all taps in place: a program that was compiled with others may still run."""
 
 
 def post_of(module: nnx.Module) -> Post:
@@ -184,8 +191,6 @@ def hooked_class(post: Post, spec: Spec) -> type:
 
 def place(wishes: list[Wish]) -> Undo:
     """Puts all taps at the posts of their modules; returns what takes them away again."""
-    from hookline.backends.nnx.events import failures, settled
-
     if tracing() and any(observes(wish.tap) and not counts(wish.tap) for wish in wishes):
         raise Unsupported(
             backend="nnx",
@@ -203,9 +208,9 @@ def place(wishes: list[Wish]) -> Undo:
                 post.taps.remove(tap)
             if not any(other.needs.grads for other in post.taps):
                 post.waiting.clear()
+            live.pop(id(tap.label), None)
         placed.clear()
-        for post in posts.values():
-            post.refresh()
+        _refresh(posts.values())
 
     def remove() -> None:
         if not placed:
@@ -222,13 +227,21 @@ def place(wishes: list[Wish]) -> Undo:
             tap.order = next(_order)
             post = post_of(module)
             post.taps.append(tap)
+            live[id(tap.label)] = tap.label
             placed.append((post, tap))
-        for post in {id(post): post for post, _ in placed}.values():
-            post.refresh()
+        _refresh({id(post): post for post, _ in placed}.values())
     except BaseException:
         take_away()
         raise
     return remove
+
+
+def _refresh(posts: Iterable[Post]) -> None:
+    for post in posts:
+        if thread.running:
+            later.append(post.refresh)
+        else:
+            post.refresh()
 
 
 def placed_on(model: nnx.Module) -> list[Label]:
@@ -241,6 +254,7 @@ def placed_on(model: nnx.Module) -> list[Label]:
             seen.add(id(module))
             found += [tap.label for tap in post.taps]
             found += [label for _, label in post.param_sinks]
+            found += [watcher.label for watcher in post.op_watchers]
             found += [post.forward[1]] if post.forward is not None else []
     return found
 

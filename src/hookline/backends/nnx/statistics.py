@@ -25,9 +25,11 @@ FLOATS = {"float16", "bfloat16", "float32", "float64"}
 
 
 def numbers_of(array: Any) -> Any:
-    """The array as floats of the same values: whole numbers widened, complex ones as their absolute values."""
-    if is_opaque(array):
-        array = jax.random.key_data(array)
+    """The array as floats of the same values: whole numbers widened, complex ones as their absolute values.
+
+    It is no part of any derivative.
+    """
+    array = jax.random.key_data(array) if is_opaque(array) else lax.stop_gradient(array)
     if jnp.issubdtype(array.dtype, jnp.complexfloating):
         return jnp.abs(array)
     if str(array.dtype) in FLOATS:
@@ -71,36 +73,40 @@ def _row(x: Any, histogram: bool) -> Any:
     with jax.enable_x64(True):
         bad = ~jnp.isfinite(x)
         near = jnp.abs(x) <= jnp.asarray(0.05, x.dtype)
-        marks = [~bad, _is_zero(x), near, jnp.isnan(x), jnp.isinf(x)]
-        counts = [mark.sum(dtype=jnp.uint32) for mark in marks]
+        magnitude, negative = _from_double(x) if x.dtype == jnp.float64 else _from_single(x)
+        marks = [mark.astype(jnp.uint32) for mark in (~bad, magnitude == 0, near, jnp.isnan(x), jnp.isinf(x))]
         wide = x.astype(jnp.float64)
-        low = jnp.where(bad, math.inf, wide).min(initial=math.inf)
-        high = jnp.where(bad, -math.inf, wide).max(initial=-math.inf)
-        # Squares beyond float64 are honestly infinite, but the mean is not: it is taken at another scale.
-        largest = jnp.maximum(-low, high)
-        scale = jnp.where((largest > 2.0**500) & jnp.isfinite(largest), 2.0**-600, 1.0)
-        wide = jnp.where(bad, 0.0, wide) * scale
-        mean = wide.sum() / jnp.maximum(counts[0], 1).astype(jnp.float64)
+        lows, highs = jnp.where(bad, math.inf, wide), jnp.where(bad, -math.inf, wide)
+        wide, scale = jnp.where(bad, 0.0, wide), jnp.float64(1.0)
+        if x.dtype == jnp.float64:
+            # Squares beyond float64 are honestly infinite, but the mean is not: it is taken at another scale.
+            largest = jnp.abs(wide).max(initial=0.0)
+            scale = jnp.where(largest > 2.0**500, 2.0**-600, 1.0)
+            wide = wide * scale
+        # One reduction of eight: a kernel for each would take a compiler eight times as long.
+        *counts, low, high, total = lax.reduce(
+            (*marks, lows, highs, wide),
+            (*[jnp.uint32(0)] * COUNTS, jnp.float64(math.inf), jnp.float64(-math.inf), jnp.float64(0.0)),
+            _together,
+            (0,),
+        )
+        mean = total / jnp.maximum(counts[0], 1).astype(jnp.float64)
         apart = jnp.where(bad, 0.0, wide - mean)
         m2 = (apart * apart).sum()
         head = _words(jnp.stack([mean / scale, m2 / scale / scale, low, high])).reshape(-1)
         parts = [head, jnp.stack(counts)]
         if histogram:
-            parts.append(_histogram(x, bad))
+            parts.append(_histogram(magnitude, negative, bad))
         return jnp.concatenate(parts)
 
 
-def _is_zero(x: Any) -> Any:
-    """By the bits, counted: a comparison with zero, and what a compiler takes for one, flushes small numbers."""
-    words = lax.bitcast_convert_type(x, {2: jnp.uint16, 4: jnp.uint32, 8: jnp.uint32}[x.dtype.itemsize])
-    if x.dtype.itemsize == 8:
-        return (lax.clz(words[..., 0]) == 32) & (lax.clz(words[..., 1] << 1) == 32)
-    return lax.clz(words << 1) == 8 * x.dtype.itemsize
+def _together(found: Any, new: Any) -> Any:
+    *counts, low, high, total = zip(found, new, strict=True)
+    return (*(a + b for a, b in counts), jnp.minimum(*low), jnp.maximum(*high), total[0] + total[1])
 
 
-def _histogram(x: Any, bad: Any) -> Any:
+def _histogram(magnitude: Any, negative: Any, bad: Any) -> Any:
     """The counts of the bins, by the bits of the values."""
-    magnitude, negative = _from_double(x) if x.dtype == jnp.float64 else _from_single(x)
     number = jnp.where(negative, SIDE - magnitude, SIDE + magnitude)
     number = jnp.where(bad, BINS, number)  # cut off below
     return jnp.zeros(BINS + 1, jnp.uint32).at[number].add(jnp.uint32(1))[:BINS]

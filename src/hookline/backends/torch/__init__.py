@@ -27,8 +27,10 @@ from hookline.backends.torch import (
     values,
 )
 from hookline.backends.torch.attribution import unseen
+from hookline.backends.torch.compiled.ophooks import listenings
 from hookline.backends.torch.joining import tapped
 from hookline.backends.torch.listening import site_memory
+from hookline.backends.torch.ophooks import hook_operators
 from hookline.backends.torch.tracing import traced_run
 from hookline.errors import InvalidArgument
 
@@ -53,7 +55,7 @@ class TorchBackend(Immediate):
     remarks = staticmethod(modules.remarks)
     backward_number = staticmethod(compat.graph_task)
     operator_names = staticmethod(operators.operator_names)
-    hook_operators = staticmethod(operators.hook_operators)
+    hook_operators = staticmethod(hook_operators)
     in_recompute = staticmethod(compat.in_recompute)
     version = staticmethod(compat.version)
     sequence_number = staticmethod(compat.sequence_number)
@@ -96,7 +98,8 @@ class TorchBackend(Immediate):
         return modules.walk(model)
 
     def placed(self, model: nn.Module) -> list[Label]:
-        return [tap.label for module in model.modules() for tap in taps.taps_on(module)]
+        labels = [tap.label for module in model.modules() for tap in taps.taps_on(module)]
+        return labels + [one.label for module in model.modules() for one in listenings(module)]
 
     def is_training(self, model: nn.Module) -> bool:
         return model.training

@@ -29,19 +29,25 @@ ENTRIES = tuple(str(Path(__file__).with_name(name)) for name in ("operators.py",
 """From these files a model's own code is called: operators that seem to stand in them are the model's."""
 
 
-class _Unseen(threading.local):
+class _Unseen:
     """A context in which what runs is no operator of the model: hookline's own work, or a user's for it."""
 
-    depth = 0
+    def __init__(self) -> None:
+        self.threads: list[int] = []
 
     def __enter__(self) -> None:
-        self.depth += 1
+        self.threads.append(threading.get_ident())
 
     def __exit__(self, *error: object) -> None:
-        self.depth -= 1
+        self.threads.remove(threading.get_ident())
 
 
 unseen = _Unseen()
+
+
+def is_unseen() -> bool:
+    """Whether this thread is in such a context."""
+    return threading.get_ident() in unseen.threads
 
 
 class Trail:
@@ -52,9 +58,11 @@ class Trail:
         self._scopes: list[Scope | None] = []
         self._lines: dict[int, str] = {}
 
-    def mark(self, scope: Scope | None) -> None:
-        """From now on nodes are made in `scope`."""
-        number, numbers = sequence_number(), self._numbers
+    def mark(self, scope: Scope | None, number: int = -1) -> None:
+        """From now on nodes are made in `scope`; `number` is that of the next one, if it is known."""
+        if number < 0:
+            number = sequence_number()
+        numbers = self._numbers
         if numbers and numbers[-1] >= number:
             self._scopes[-1] = scope
             return
@@ -89,7 +97,7 @@ def current_line() -> str | None:
     """`model.py:12`, the innermost line under way that is neither torch's nor hookline's."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        if not _is_library(frame.f_code.co_filename):
+        if not is_library(frame.f_code.co_filename):
             return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
         frame = frame.f_back
     return None
@@ -102,5 +110,6 @@ def is_own(file: str) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def _is_library(file: str) -> bool:
+def is_library(file: str) -> bool:
+    """Whether code in this file is torch's or hookline's, not the model's."""
     return file.startswith((TORCH, "<frozen")) or (file.startswith(HERE) and not file.startswith(MODELS))

@@ -166,6 +166,11 @@ def in_recompute() -> bool:
     node = current_node()
     if node is not None and node.name().startswith("CheckpointFunction"):
         return True
+    return in_unpacking()
+
+
+def in_unpacking() -> bool:
+    """Whether this forward is one that torch.utils.checkpoint repeats because a backward wants what it kept."""
     hooks = _saved_hooks(True)
     return bool(hooks) and "_recomputation_hook" in getattr(hooks[0], "__qualname__", "")
 
@@ -233,6 +238,11 @@ def forget_compiled(module: torch.nn.Module) -> None:
 def uncompiled(module: torch.nn.Module) -> torch.nn.Module:
     """What torch.compile wrapped; any other module itself."""
     return getattr(module, "_orig_mod", module) if compiled(module) else module
+
+
+def plain_name(name: str) -> str:
+    """A dotted name as it is without what torch.compile wraps around modules."""
+    return name.replace("_orig_mod.", "")
 
 
 def is_fakes_fault(error: BaseException) -> bool:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 import torch
@@ -21,9 +22,9 @@ from hookline.backends.forwards import ReplacedForward
 from hookline.backends.operators import BACKWARD, FORWARD, Operator, OpListener, Scope, Step
 from hookline.backends.protocol import Label
 from hookline.backends.torch import compat
-from hookline.backends.torch.attribution import Trail, current_line, is_own, unseen
+from hookline.backends.torch.attribution import Trail, current_line, is_own, is_unseen, unseen
 from hookline.backends.torch.compat import QuickDispatchMode, current_node, graph_task, in_parts
-from hookline.backends.torch.modules import walk
+from hookline.backends.torch.compiled.compat import around_compiled
 from hookline.backends.torch.parameters import recomputed
 from hookline.trees import leaves
 
@@ -34,22 +35,28 @@ PLAIN = (torch.Tensor,)
 """The types that torch tells of an operation on no tensor with a dispatch of its own."""
 
 
-def hook_operators(
-    model: nn.Module, places: dict[str, nn.Module], listener: OpListener, label: Label
+def hook_written(
+    model: nn.Module,
+    modules: dict[int, tuple[str, nn.Module]],
+    compiled: list[nn.Module],
+    listener: OpListener,
+    label: Label,
 ) -> Callable[[], None]:
-    """Has `listener` told of every operator that runs in these modules or their parts; returns the undoing."""
-    inside: dict[int, tuple[str, nn.Module]] = {}
-    for name, module in places.items():
-        for below, part in walk(module, name):
-            inside.setdefault(id(part), (below, part))
-    mode = OperatorMode(listener, list(inside.values()))
+    """Has `listener` told of every operator that these modules run; returns the undoing.
+
+    `compiled` are parts of the model that tell theirs in another way.
+    """
+    mode = OperatorMode(listener, list(modules.values()), compiled_parts=bool(compiled))
+    _keep_uncompiled()
     with ExitStack() as placed:
         placed.callback(mode.close)
         placed.callback(compat.around_backward(mode.backward))
-        if id(model) not in inside:
+        if id(model) not in modules:
             placed.callback(_ModelForward(mode, model, label._replace(site="")).place())
-        for name, module in inside.values():
+        for name, module in modules.values():
             placed.callback(_PartForward(mode, name, module, label._replace(site=name)).place())
+        for entry in compiled:
+            placed.callback(around_compiled(entry, mode.suspended))
         return placed.pop_all().close
 
 
@@ -60,7 +67,8 @@ class _Thread(threading.local):
         self.scopes: list[Scope] = []
         self.calls: dict[str, list[Scope]] = {}  # of the forward under way, or the last one
         self.depth = 0
-        self.quiet: Callable[[], Any] = nullcontext  # keeps what listeners do from other modes
+        self.suspended = False
+        self.quiet: Callable[[], Any] | None = None  # keeps what listeners do from other modes
         self.trail = Trail()
 
 
@@ -69,15 +77,22 @@ class OperatorMode(QuickDispatchMode):
 
     supports_higher_order_operators = True
 
-    def __init__(self, listener: OpListener, modules: list[tuple[str, nn.Module]]) -> None:
+    def __init__(
+        self, listener: OpListener, modules: list[tuple[str, nn.Module]], *, compiled_parts: bool = False
+    ) -> None:
         super().__init__()
+        self._compiled_parts = compiled_parts
         self.listener = listener
         self.local = _Thread()
         self.open = True
         self._modules = modules
         self._starts: dict[tuple[str, str], Step] = {}
         self._trails: list[Trail] = []
-        self._owners: tuple[int, dict[int, Scope]] = (-1, {})
+        self._owners: dict[int, tuple[weakref.ref[torch.Tensor], Scope | None]] = {}
+        self._known: dict[tuple[Any, str], tuple[Operator, bool]] = {}
+        self._whole: set[Any] = set()  # operators that are not made of others
+        self._plain = not listener.inputs and not listener.sources
+        self._after = listener.after
 
     def close(self) -> None:
         """Nobody is told any more, also of a forward that is under way."""
@@ -101,28 +116,27 @@ class OperatorMode(QuickDispatchMode):
             yield
             return
         others = modes and not any(mode.is_infra_mode() for mode in modes)  # fakes need theirs
-        before, local.quiet = local.quiet, compat.without_dispatch if others else nullcontext
+        before, local.quiet = local.quiet, compat.without_dispatch if others else None
         try:
             with self:
                 yield
         finally:
             local.quiet = before
 
-    def enter(self, module: str) -> Scope:
+    def enter(self, module: str, start: Step) -> Scope:
         """The scope of a call of `module` that begins."""
-        local = self.local
-        calls = local.calls.setdefault(module, [])
-        outer = local.scopes[-1] if local.scopes else None
-        start = self.start(module, FORWARD)
-        number = compat.sequence_number()
-        if (outer is not None and outer.muted) or (graph_task() != -1 and compat.in_recompute()):
+        local, number = self.local, compat.sequence_number()
+        scopes, calls = local.scopes, local.calls.get(module)
+        if calls is None:
+            calls = local.calls[module] = []
+        if (scopes and scopes[-1].muted) or (graph_task() != -1 and compat.in_recompute()):
             repeated = recomputed(calls)
-            scope = Scope(module, repeated.call if repeated else 0, start, sequence=number, muted=True)
+            scope = Scope(module, repeated.call if repeated else 0, start, number, True)
         else:
-            scope = Scope(module, len(calls), start, sequence=number)
+            scope = Scope(module, len(calls), start, number)
             calls.append(scope)
-        local.scopes.append(scope)
-        local.trail.mark(scope)
+        scopes.append(scope)
+        local.trail.mark(scope, number)
         return scope
 
     def leave(self, scope: Scope) -> None:
@@ -133,17 +147,33 @@ class OperatorMode(QuickDispatchMode):
         if local.scopes:
             local.trail.mark(local.scopes[-1])
         else:
-            local.trail.mark(self._under_way() if scope.muted else None)
+            node = current_node() if scope.muted else None
+            local.trail.mark(None if node is None else self._scope_of(node))
+
+    @contextmanager
+    def suspended(self) -> Iterator[None]:
+        """For a part of the model that is compiled: the mode is off, and its backward is nobody's here."""
+        modes = compat.dispatch_modes()
+        if not modes or modes[-1] is not self:
+            yield
+            return
+        self.__exit__(None, None, None)
+        self.local.suspended = True  # to compile a part, torch runs its backward as well
+        try:
+            yield
+        finally:
+            self.local.suspended = False
+            self.__enter__()
 
     # Backwards
 
     @contextmanager
     def backward(self) -> Iterator[None]:
         """Around a run of autograd's engine."""
-        if not self.open or not self._trails or not self.listener.is_mine():
+        local = self.local
+        if not self.open or not self._trails or local.suspended or not self.listener.is_mine():
             yield
             return
-        local = self.local
         scopes, local.scopes = local.scopes, []  # a model may call backward in its forward
         try:
             with self.running():
@@ -152,43 +182,45 @@ class OperatorMode(QuickDispatchMode):
             local.scopes = scopes
             local.trail.mark(scopes[-1] if scopes else None)
 
-    def _under_way(self) -> Scope | None:
-        """The scope of the autograd node that is running."""
-        node = current_node()
-        if node is None:
-            return None
+    def _scope_of(self, node: Any) -> Scope | None:
+        """The call of a module in which an autograd node was made."""
         number = compat.node_number(node)
         if number >= NO_NUMBER:
-            return self._owner(node)
+            return self._owner(node.variable)
+        if self._compiled_parts and node.name().startswith("CompiledFunction"):
+            return None
         if self.local.trail.covers(number):
             return self.local.trail.scope(number)
         # Made in another thread: with one candidate it is told, with several nobody can tell.
         others = [found for trail in self._trails if (found := trail.scope(number)) is not None]
         return others[0] if len(others) == 1 else None
 
-    def _owner(self, node: Any) -> Scope | None:
+    def _owner(self, parameter: torch.Tensor) -> Scope | None:
         """The scope of a parameter whose gradient is accumulated: its name stands for a module's."""
-        task, owners = self._owners
-        if task != graph_task():
-            owners = {}
+        found = self._owners.get(id(parameter))
+        if found is None or found[0]() is not parameter:
+            self._owners.clear()
             for name, module in self._modules:
-                for own, parameter in module.named_parameters(name, recurse=False):
-                    owners.setdefault(id(parameter), Scope(own, 0, self.start(own, FORWARD)))
-            self._owners = graph_task(), owners
-        return owners.get(id(node.variable))
+                for own, held in module.named_parameters(name, recurse=False):
+                    scope = Scope(own, 0, self.start(own, FORWARD))
+                    self._owners.setdefault(id(held), (weakref.ref(held), scope))
+            found = self._owners.setdefault(id(parameter), (weakref.ref(parameter), None))
+        return found[1]
 
     # Operators
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        local = self.local
-        if local.scopes:
-            scope = local.scopes[-1]
-            if scope.muted or is_own(sys._getframe(1).f_code.co_filename) or unseen.depth:
+        scopes = self.local.scopes
+        if is_own(sys._getframe(1).f_code.co_filename) or (unseen.threads and is_unseen()):
+            return func(*args, **kwargs)
+        if scopes:
+            scope = scopes[-1]
+            if scope.muted:
                 return func(*args, **kwargs)
             step = scope.step.next.get(func)
             if step is None:
-                if (parts := in_parts(self, func, args, kwargs)) is not NotImplemented:
+                if (parts := self._parts(func, args, kwargs)) is not NotImplemented:
                     return parts
                 step = self._new_step(scope.step, func)
             scope.step = step
@@ -199,32 +231,55 @@ class OperatorMode(QuickDispatchMode):
             scope, step = found
         if not step.wanted or not self.open:
             return func(*args, **kwargs)
-        listener = self.listener
+        if self._plain and self.local.quiet is None:
+            out = func(*args, **kwargs)
+            self._after(step, scope.call, out, None)
+            return out
+        return self._told(step, scope.call, func, types, args, kwargs)
+
+    def _told(self, step: Step, call: int, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        """Runs an operator that is told with its inputs or line of code, or below other modes."""
+        listener, quiet = self.listener, self.local.quiet
         source = self._source(step.phase) if listener.sources else None
-        quiet = local.quiet if not types or types == PLAIN else nullcontext
+        if quiet is None or (types and types != PLAIN):
+            quiet = nullcontext
         if listener.inputs:
             with quiet():
-                listener.before(step, scope.call, list(leaves((args, kwargs), torch.Tensor)), source)
+                listener.before(step, call, list(leaves((args, kwargs), torch.Tensor)), source)
         out = func(*args, **kwargs)
         with quiet():
-            listener.after(step, scope.call, out, source)
+            listener.after(step, call, out, source)
         return out
 
+    def _parts(self, func: Any, args: Any, kwargs: Any) -> Any:
+        if func in self._whole:
+            return NotImplemented
+        parts = in_parts(self, func, args, kwargs)
+        if parts is NotImplemented:
+            self._whole.add(func)
+        return parts
+
     def _new_step(self, before: Step, func: Any) -> Step:
-        operator = operator_of(func)
-        return before.then(func, operator, wanted=self.listener.wants(operator, before.phase))
+        known = self._known.get((func, before.phase))
+        if known is None:
+            operator = operator_of(func)
+            known = operator, self.listener.wants(operator, before.phase)
+            self._known[func, before.phase] = known
+        return before.then(func, known[0], wanted=known[1])
 
     def _backward_step(self, func: Any) -> tuple[Scope, Step] | None:
-        if is_own(sys._getframe(2).f_code.co_filename) or unseen.depth:
+        node = current_node()
+        if node is None:
             return None
-        scope = self._under_way()
+        scope = self._scope_of(node)
         if scope is None:
             return None
-        if compat.in_recompute():  # of code outside of any module
-            self.local.trail.mark(scope)
+        if compat.in_unpacking() or node.name().startswith("CheckpointFunction"):
+            self.local.trail.mark(scope)  # a recomputation of code outside of any module
             return None
-        if scope.backward is None or scope.task != graph_task():
-            scope.backward, scope.task = self.start(scope.module, BACKWARD), graph_task()
+        task = graph_task()
+        if scope.backward is None or scope.task != task:
+            scope.backward, scope.task = self.start(scope.module, BACKWARD), task
         step = scope.backward.next.get(func) or self._new_step(scope.backward, func)
         scope.backward = step
         return scope, step
@@ -244,13 +299,13 @@ class _PartForward(ReplacedForward):
 
     def __init__(self, mode: OperatorMode, name: str, module: nn.Module, label: Label) -> None:
         super().__init__(module, "forward", self._called, label)
-        self._mode, self._name = mode, name
+        self._mode, self._name, self._start = mode, name, mode.start(name, FORWARD)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         mode = self._mode
         if not mode.local.scopes:
             return self._outermost(*args, **kwargs)
-        scope = mode.enter(self._name)
+        scope = mode.enter(self._name, self._start)
         try:
             return self.original(*args, **kwargs)
         finally:
@@ -266,7 +321,7 @@ class _PartForward(ReplacedForward):
         if local.depth == 0 and not compat.in_recompute():
             local.calls = {}
         with mode.running():
-            scope = mode.enter(self._name)
+            scope = mode.enter(self._name, self._start)
             try:
                 return self.original(*args, **kwargs)
             finally:
@@ -291,6 +346,13 @@ class _ModelForward(ReplacedForward):
             local.depth -= 1
 
     _called = __call__
+
+
+@cache
+def _keep_uncompiled() -> None:
+    """A model that is compiled after it was hooked runs as written: a graph has no place for a mode."""
+    for kind in (_PartForward, _ModelForward):
+        compat.never_compiled(kind.__call__)
 
 
 def operator_of(func: Any) -> Operator:

@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn.parameter import UninitializedParameter
 
 from hookline.backends.protocol import FunctionTap, Label
-from hookline.backends.torch.compat import current_node, node_number
+from hookline.backends.torch.compat import current_node, node_number, plain_name
 
 
 def hear_parameters(
@@ -53,7 +53,7 @@ def recomputed(calls: list[Any]) -> Any:
 def tensors_of(model: nn.Module) -> dict[str, torch.Tensor]:
     """Every parameter and buffer by its dotted name, tied ones under each of their names."""
     named = [*model.named_parameters(remove_duplicate=False), *model.named_buffers(remove_duplicate=False)]
-    return dict(named)
+    return {plain_name(name): tensor for name, tensor in named}
 
 
 def swap_data(tensor: torch.Tensor, data: torch.Tensor) -> Callable[[], None]:

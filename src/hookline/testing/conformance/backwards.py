@@ -6,8 +6,9 @@ import itertools
 from typing import Any
 
 import hookline
+from hookline.testing.conformance import reference
 from hookline.testing.conformance.adapter import Adapter, ramp
-from hookline.testing.conformance.checking import check, equal, raised
+from hookline.testing.conformance.checking import check, close, equal, raised
 
 X = ramp(2, 3)
 LOSS = ramp(2, 3)[::-1].copy()
@@ -177,6 +178,21 @@ def each_call_of_a_shared_module_has_its_own_gradients(adapter: Adapter) -> None
     assert len(seen) == 2
     equal(seen[0][0], LOSS * 2, adapter)
     equal(seen[1][0], LOSS * 4, adapter)
+
+
+@check("backward")
+def a_backward_hook_runs_where_no_input_needs_a_gradient(adapter: Adapter) -> None:
+    model = adapter.build("mlp")
+    wanted = reference.mlp()
+    seen: list[Any] = []
+    with hookline.register_backward_hook(
+        model, lambda m, grad_in, grad_out: seen.append((grad_in, grad_out)), "fc1"
+    ):
+        adapter.train(model, reference.X, reference.LOSS, steps=1)
+    ((grad_input, grad_output),) = seen
+    close(grad_output[0], wanted.grad_outputs["fc1"], adapter)
+    if grad_input[0] is not None:  # a framework may compute it all the same
+        close(grad_input[0], wanted.grad_inputs["fc1"], adapter)
 
 
 @check("backward")

@@ -48,6 +48,18 @@ def statistics_of_activations_are_numpys(adapter: Adapter) -> None:
             assert row["hist"].sum() == row["count"]
 
 
+@check("watch")
+def channels_and_other_statistics_are_numpys(adapter: Adapter) -> None:
+    wanted = reference.mlp().outputs["fc1"]
+    model = adapter.build("mlp")
+    with hookline.watch(model, "fc1", grads=False, channels=1, stats=["median"], progress=False) as w:
+        adapter.run(model, reference.X)
+    (row,) = w.rows("fc1", kind="output")
+    np.testing.assert_allclose(row["channels"]["mean"], wanted.mean(0), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(row["channels"]["max"], wanted.max(0), rtol=1e-5, atol=1e-6)
+    assert wanted.min() <= row["median"] <= wanted.max()
+
+
 @check("watch", "watch_grads")
 def statistics_of_gradients_are_numpys(adapter: Adapter) -> None:
     wanted = reference.mlp()

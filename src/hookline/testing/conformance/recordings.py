@@ -208,6 +208,20 @@ def a_recording_is_saved_and_loaded(adapter: Adapter) -> None:
         assert loaded["fork"].output["more"][1] is None
 
 
+@check("record")
+def a_recording_has_a_limit(adapter: Adapter) -> None:
+    model = adapter.build("chain")
+
+    def too_much() -> None:
+        with hookline.record(model, ["first", "last"], limit=X.nbytes + 1):
+            adapter.run(model, X)
+
+    error = raised(hookline.RecordingTooLarge, too_much)
+    assert error.site == "last" and error.recording.names == ["first"]
+    equal(error.recording["first"].output, X * 2, adapter)
+    assert hookline.installed(model) == []
+
+
 @check("edit")
 def outputs_and_inputs_are_edited(adapter: Adapter) -> None:
     model = adapter.build("chain")
@@ -219,6 +233,18 @@ def outputs_and_inputs_are_edited(adapter: Adapter) -> None:
     with hookline.edit(model, {"block": adapter.tensor(np.ones_like(X))}):
         equal(adapter.run(model, X), np.full_like(X, 5), adapter)
     equal(adapter.run(model, X), X * 30, adapter)
+
+
+@check("edit", "kwargs")
+def keyword_arguments_are_edited(adapter: Adapter) -> None:
+    model = adapter.build("kwargs")
+    if model is None:
+        model = adapter.build("chain")
+        hookline.edit(model, {"first:kwargs": lambda kwargs: None})
+    with hookline.edit(model, {"scaled:kwargs": lambda kwargs: {"factor": 100.0}}):
+        equal(adapter.run(model, X), X * 102, adapter)
+    with hookline.edit(model, {"scaled:kwargs": {"add": adapter.tensor(np.zeros_like(X))}}):
+        equal(adapter.run(model, X), X * 3, adapter)
 
 
 @check("edit", "record")

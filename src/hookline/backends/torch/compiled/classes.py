@@ -11,6 +11,7 @@ from __future__ import annotations
 import copyreg
 import itertools
 import weakref
+from collections.abc import Hashable
 from typing import Any
 
 from torch import nn
@@ -22,6 +23,7 @@ NUMBER = "_hookline_number"
 Signature = tuple[Any, ...]
 
 _numbers = itertools.count(1)
+_marks: weakref.WeakKeyDictionary[nn.Module, Hashable] = weakref.WeakKeyDictionary()
 _known: weakref.WeakKeyDictionary[nn.Module, dict[Signature, type]] = weakref.WeakKeyDictionary()
 _tapped: weakref.WeakValueDictionary[int, Tapped] = weakref.WeakValueDictionary()
 
@@ -46,6 +48,21 @@ def tapped(number: int) -> Tapped:
     return _tapped[number]
 
 
+def module_of(kind: type) -> nn.Module | None:
+    """The module whose class this is; None for any other class."""
+    state: Tapped | None = vars(kind).get("_hookline_tapped")
+    return None if state is None else state.module()
+
+
+def mark(module: nn.Module, key: Hashable) -> None:
+    """Gives `module` the class that belongs to `key` as well as to its taps; None for the taps alone."""
+    if key is None:
+        _marks.pop(module, None)
+    else:
+        _marks[module] = key
+    retarget(module)
+
+
 def retarget(module: nn.Module) -> None:
     """Gives `module` the class that its taps need: one of its own, or its old one where there is no tap."""
     before, after = _taps(module, after=False), _taps(module, after=True)
@@ -53,14 +70,15 @@ def retarget(module: nn.Module) -> None:
     if own.__name__ == "OptimizedModule":  # its hooks run outside of the graph that it wraps
         return
     base = getattr(own, "_hookline_base", own) if NUMBER in vars(own) else own
-    replaced = getattr(getattr(module, "forward", None), "number", 0)  # see ../forwards.py
+    replaced = getattr(getattr(module, "forward", None), "number", 0)  # see ../../forwards.py
     if NUMBER in vars(own):
         left: Tapped = own._hookline_tapped  # type: ignore[attr-defined]
         left.before, left.after = [], []
-    if not before and not after and not replaced:
+    marked = _marks.get(module)
+    if not before and not after and not replaced and marked is None:
         _become(module, base)
         return
-    signature = (base, replaced, *(_shape(tap) for tap in (*before, None, *after)))
+    signature = (base, replaced, marked, *(_shape(tap) for tap in (*before, None, *after)))
     kinds = _known.setdefault(module, {})
     if signature not in kinds:
         kinds[signature] = _made(module, base)

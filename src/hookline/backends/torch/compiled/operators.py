@@ -52,18 +52,13 @@ def define() -> torch.library.Library:
         lambda grad, ticket, at, door: torch.empty_like(grad),
     )
     operator(
-        "gated(Tensor[] values, Tensor? ticket, int[] at, int door) -> Tensor[]",
-        lambda values, ticket, at, door: [value.clone() for value in values],
-        lambda values, ticket, at, door: _like(values),
-    )
-    operator(
         "gated_backward(Tensor[] grads, Tensor? ticket, int[] at, int door) -> Tensor[]",
         _gated_backward,
         lambda grads, ticket, at, door: _like(grads),
     )
-    differentiable = torch.library.register_autograd
-    differentiable("hookline::passed", _back_through_passed, setup_context=_keep_for_passed, lib=library)
-    differentiable("hookline::gated", _back_through_gated, setup_context=_keep_for_gated, lib=library)
+    torch.library.register_autograd(
+        "hookline::passed", _back_through_passed, setup_context=_keep_for_passed, lib=library
+    )
     torch.library.register_vmap("hookline::regraded", _regraded_batch, lib=library)
     return library
 
@@ -92,7 +87,10 @@ def _seen(values: list[Tensor], numbers: list[int], door: int) -> Tensor:
     from hookline.backends.torch.compiled import doors
 
     found = doors.door(door)
-    run = found.latest = Run(found.live)
+    run = Run(found.live)
+    if compat.in_recompute():  # by the backend "eager", which runs checkpoints as they are: the first call counts
+        return run.ticket()
+    found.latest = run
     if (at := found.open()) is not None:
         module, tap = at
         # Other objects each time: a graph writes new values into a tensor of its own, and no version tells.
@@ -225,11 +223,20 @@ def _gated_backward(grads: list[Tensor], ticket: Tensor | None, at: list[int], d
     return _copied([new[place] for place in at], grads)
 
 
-def _keep_for_gated(ctx: Any, inputs: Any, output: Any) -> None:
-    _, ticket, ctx.at, ctx.door = inputs
-    ctx.save_for_backward(*([] if ticket is None else [ticket]))
+class Gate(torch.autograd.Function):
+    """Copies of several tensors whose gradients come back all at once. Followed by torch.compile, never run."""
 
+    generate_vmap_rule = True
 
-def _back_through_gated(ctx: Any, grads: list[Tensor]) -> Any:
-    ticket = next(iter(ctx.saved_tensors), None)
-    return torch.ops.hookline.gated_backward(grads, ticket, ctx.at, ctx.door), None, None, None
+    @staticmethod
+    def forward(ticket: Tensor | None, at: list[int], door: int, *values: Tensor) -> tuple[Tensor, ...]:
+        return tuple([value.clone() for value in values])
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.ticket, ctx.at, ctx.door = inputs[0], inputs[1], inputs[2]
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        new = torch.ops.hookline.gated_backward(list(grads), ctx.ticket, ctx.at, ctx.door)
+        return (None, None, None, *new)

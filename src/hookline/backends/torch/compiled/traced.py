@@ -29,8 +29,7 @@ from hookline.backends.torch.compiled.doors import (
     replaces,
     writes,
 )
-
-Tensor = torch.Tensor
+from hookline.backends.torch.compiled.operators import Gate
 
 
 def call_of_tap(tap: Any, module: Any, *rest: Any) -> Any:
@@ -127,7 +126,7 @@ def _hung(tree: Any, ticket: Any, door: int, joint: Any) -> Any:
         _replace(distinct[0], ticket, at[0], door)
     if len(distinct) < 2:
         return tree
-    gated = torch.ops.hookline.gated(distinct, ticket, [places[0] for places in at], door)
+    gated = Gate.apply(ticket, [places[0] for places in at], door, *distinct)  # type: ignore[no-untyped-call]
     new = list(_tensors(tree))
     for leaf, places in zip(gated, at, strict=True):
         for place in places:

@@ -1,0 +1,133 @@
+"""Op hooks: the operators of a compiled model, told while its graphs run.
+
+Every module that is listened to gets a class of its own (classes.py), so that torch compiles the model anew,
+once. While it does, inductor hands over each graph of ATen operators, and operators that look at values are put
+into it (inserting.py). The graphs of the model as it was stay cached, and are used again when nobody listens.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from torch import nn
+
+from hookline.backends.operators import Operator, OpListener, Step
+from hookline.backends.protocol import Label
+from hookline.backends.torch.compat import uncompiled
+from hookline.backends.torch.compiled import inductor
+from hookline.backends.torch.compiled.classes import mark
+from hookline.backends.torch.compiled.compat import around_compiled
+from hookline.backends.torch.modules import walk
+from hookline.errors import Unsupported
+
+_models: weakref.WeakKeyDictionary[nn.Module, Listened] = weakref.WeakKeyDictionary()
+
+
+class Listening:
+    """One listener, and the modules that it listens to."""
+
+    def __init__(self, listener: OpListener, names: frozenset[str], label: Label) -> None:
+        self.listener, self.names, self.label = listener, names, label
+        self.key: Hashable = (listener.key, names)
+        self._wanted: dict[Step, bool] = {}
+
+    def wants(self, module: str, operator: Operator, phase: str) -> bool:
+        return module in self.names and self.listener.wants(operator, phase)
+
+    def is_told(self, step: Step) -> bool:
+        """Whether the operator of this step is to be told now."""
+        found = self._wanted.get(step)
+        if found is None:
+            found = self._wanted[step] = self.wants(step.module, step.operator, step.phase)
+        return found and self.listener.is_mine()
+
+
+class Listened:
+    """A model, the names of its modules, and who listens to its operators."""
+
+    def __init__(self, root: nn.Module, names: dict[int, str]) -> None:
+        self.root, self.names = weakref.ref(root), names
+        self.all: list[Listening] = []
+        self.key: Hashable = None
+        self.looked: set[Hashable] = set()  # keys for which a graph was compiled
+
+    def add(self, listening: Listening) -> Callable[[], None]:
+        """Has the model tell this one too; returns the undoing."""
+        self.all.append(listening)
+        self._marked()
+        forget = inductor.install()
+
+        def remove() -> None:
+            if listening in self.all:
+                self.all.remove(listening)
+                self._marked()
+                forget()
+
+        return remove
+
+    def _marked(self) -> None:
+        """Gives all modules the classes that belong to who listens now."""
+        root = self.root()
+        if root is not None:
+            self.key = ("operators", *sorted((one.key for one in self.all), key=repr)) if self.all else None
+            for _, module in walk(root):
+                mark(module, self.key)
+
+    @contextmanager
+    def called(self) -> Iterator[None]:
+        """Around a call: Unsupported where torch ran the model without compiling it for who listens."""
+        yield
+        if self.key is not None and self.key not in self.looked:
+            raise Unsupported(
+                backend="torch",
+                feature="an op hook on this compiled model",
+                why="torch ran it without compiling it anew, as it does when its limit of recompilations is "
+                "reached, or the model was compiled with a post_grad_custom_post_pass of its own",
+                instead="call torch.compiler.reset() before, or raise dynamo's recompile_limit",
+            )
+
+    def wants(self, module: str, operator: Operator, phase: str) -> bool:
+        return any(one.wants(module, operator, phase) for one in self.all)
+
+    @property
+    def inputs(self) -> bool:
+        """Whether somebody wants to know what goes into operators."""
+        return any(one.listener.inputs for one in self.all)
+
+
+def listened_models() -> Iterable[Listened]:
+    """The models whose operators somebody listens to."""
+    return [model for model in _models.values() if model.all]
+
+
+def listenings(root: nn.Module) -> list[Listening]:
+    """Who listens to the operators of a model that is compiled."""
+    return list(_models[root].all) if root in _models else []
+
+
+def hook_compiled(
+    entry: nn.Module,
+    modules: dict[int, tuple[str, nn.Module]],
+    inside: Container[int],
+    listener: OpListener,
+    label: Label,
+) -> Callable[[], None]:
+    """Has `listener` told of the operators of those modules of `entry` that are `inside`; returns the undoing."""
+    root = uncompiled(entry)
+    model = _models.get(root)
+    names = {key: name for key, (name, _) in modules.items()}
+    if model is None or model.names != names:  # by another name it is part of another model
+        model = _models[root] = Listened(root, names)
+    wanted = frozenset(name for key, name in names.items() if key in inside)
+    with ExitStack() as placed:
+        placed.callback(model.add(Listening(listener, wanted, label)))
+        placed.callback(around_compiled(entry, model.called))
+        return placed.pop_all().close
+
+
+def told(model: Any, step: Step) -> list[OpListener]:
+    """The listeners that are to be told of this step now."""
+    return [one.listener for one in model.all if one.is_told(step)]

@@ -1,0 +1,76 @@
+"""Op hooks: from the modules that are listened to, to the ways in which their code runs.
+
+Code that runs as written is followed by a dispatch mode (operators.py). What inductor compiled is compiled anew
+with the listener in it (compiled/ophooks.py); a model may have parts of both kinds. The backends "eager" and
+"aot_eager" of torch.compile, made for debugging, run the same operators as the code itself, so with these a model
+runs as written while somebody listens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+from torch import nn
+
+from hookline.backends.operators import OpListener
+from hookline.backends.protocol import Label
+from hookline.backends.torch.compat import compiled, uncompiled
+from hookline.backends.torch.compiled.compat import compiler_of, run_as_written
+from hookline.backends.torch.compiled.ophooks import hook_compiled
+from hookline.backends.torch.modules import walk
+from hookline.backends.torch.operators import hook_written
+from hookline.errors import Unsupported
+
+AS_WRITTEN = ("eager", "aot_eager")
+Parts = dict[int, tuple[str, nn.Module]]
+
+
+def hook_operators(
+    model: nn.Module, places: dict[str, nn.Module], listener: OpListener, label: Label
+) -> Callable[[], None]:
+    """Has `listener` told of every operator that runs in these modules or their parts; returns the undoing."""
+    inside: Parts = {}
+    for name, module in places.items():
+        for below, part in walk(module, name):
+            inside.setdefault(id(part), (below, part))
+    elsewhere: set[int] = set()
+    entries: list[nn.Module] = []
+    with ExitStack() as placed:
+        for name, entry in _entries(model):
+            compiler = compiler_of(entry)
+            root = uncompiled(entry)
+            own = {id(part): (under, part) for under, part in walk(root, name)}
+            if compiler in AS_WRITTEN:
+                placed.callback(run_as_written(entry))
+            elif compiler == "inductor":
+                elsewhere |= set(own)
+                entries.append(entry)
+                if any(key in inside for key in own):
+                    placed.callback(hook_compiled(entry, own, inside, listener, label))
+            else:
+                raise _unsupported(name, compiler)
+        written = {key: part for key, part in inside.items() if key not in elsewhere}
+        if written:
+            placed.callback(hook_written(uncompiled(model), written, entries, listener, label))
+        return placed.pop_all().close
+
+
+def _entries(module: nn.Module, name: str = "", above: tuple[int, ...] = ()) -> Iterator[tuple[str, nn.Module]]:
+    """The outermost modules that run compiled, as they are: wrapped or with a compiled call."""
+    if compiled(module):
+        yield name, module
+    elif id(module) not in above:
+        dot = f"{name}." if name else ""
+        for child, part in module._modules.items():
+            if part is not None:
+                yield from _entries(part, dot + child, (*above, id(module)))
+
+
+def _unsupported(name: str, compiler: str) -> Unsupported:
+    return Unsupported(
+        backend="torch",
+        feature=f"an op hook on {name or 'the model'!r}, compiled by {compiler!r}",
+        why="only inductor lets its graphs be looked at",
+        instead="compile it with inductor, aot_eager or eager, or hook the model before it is compiled",
+    )

@@ -1,0 +1,127 @@
+"""hookline demo: a small network learns digits, and everything hookline does is shown on it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+import hookline
+
+ENDED_BY_CTRL_C = 130
+"""What shells say of a program that Ctrl-C ended."""
+
+
+@click.command("demo")
+@click.option("--epochs", default=6, show_default=True, type=click.IntRange(1), help="30 steps each.")
+@click.option(
+    "--to", "folder", type=click.Path(path_type=Path), help="Where the run is kept; runs/demo by default."
+)
+@click.option("--page/--no-page", default=None, help="Serve the page at the end; by default in a terminal only.")
+@click.option("--port", default=0, type=click.IntRange(0, 65535), help="Of the page; 0 takes a free one.")
+def command(epochs: int, folder: Path | None, page: bool | None, port: int) -> None:
+    """Train a small network on scikit-learn's digits, watch it, and show what was seen.
+
+    The run is stored, a report is written beside it, and the page is served until Ctrl-C.
+    """
+    folder = _unused(Path("runs") / "demo") if folder is None else folder
+    try:
+        _shown(folder, epochs)
+    except KeyboardInterrupt:
+        click.echo(f"\ninterrupted; what was seen until then is in {folder}", err=True)
+        sys.exit(ENDED_BY_CTRL_C)
+    report = hookline.report(folder, folder / "report.html")
+    click.echo(f"\nThe run is kept in {folder}, with a report, {report}.")
+    if sys.stdout.isatty() if page is None else page:
+        _served(folder, port)
+
+
+def _shown(folder: Path, epochs: int) -> None:
+    digits = hookline.examples.Digits()
+    model = digits.model
+    _heading("What it is", "hookline.summary(model, (1, 1, 8, 8))")
+    click.echo(hookline.summary(model, (1, 1, 8, 8)))
+
+    _heading("What flows while it learns", f"with hookline.watch(model, to={str(folder)!r}) as w: train()")
+    with hookline.watch(model, to=folder) as w:
+        digits.fit(epochs)
+        right = digits.accuracy()
+        with hookline.record(model, grads=True, to=w) as rec:
+            digits.loss(slice(0, 50)).backward()
+    with hookline.open_run(folder) as run:
+        _layers(run)
+        click.echo(f"{len(run.rows()):,} rows of {len(run.steps):,} steps, {len(run.recordings)} recording")
+    click.echo(f"{right:.1%} of {digits.unseen} digits that it has not seen are right")
+
+    _heading("A look inside", "with hookline.record(model, grads=True, to=w) as rec: loss.backward()")
+    below = float((rec["norm1"].output < 0).float().mean())
+    click.echo(f"{below:.0%} of norm1's output is below zero, as it was before relu1 overwrote it in place")
+    click.echo(
+        f"the gradient of classify's weight has norm {float(rec['classify'].param_grads['weight'].norm()):.4f}"
+    )
+    click.echo(f"audit: {rec.audit()}")
+
+    _heading("What if", "with hookline.edit(model, {'relu3': hookline.skip}): accuracy()")
+    with hookline.edit(model, {"relu3": hookline.skip}):
+        without = digits.accuracy()
+    click.echo(f"without relu3 {without:.1%} are right; put back, {digits.accuracy():.1%}")
+
+
+def _layers(run: hookline.Run) -> None:
+    """A table of the layers, first step to last, with what is wrong with them."""
+    from rich.console import Console
+    from rich.table import Table
+
+    findings = hookline.health(run)
+    table = Table("layer", "type", title=None)
+    for heading in ("std of output", "std of its gradient", "zeros", "health"):
+        table.add_column(heading, justify="left" if heading == "health" else "right")
+    for name, kind in run.meta["sites"]:
+        outputs = [
+            row for row in run.rows(name or None, "output") if row["site"] == name and row["mode"] == "train"
+        ]
+        grads = [row for row in run.rows(name or None, "grad_output") if row["site"] == name]
+        found = findings.get(name, [])
+        table.add_row(
+            name or "(model)",
+            kind,
+            _course(outputs),
+            _course(grads),
+            f"{outputs[-1]['zeros'] / outputs[-1]['count']:.0%}" if outputs else "",
+            ", ".join(finding.what for finding in found) or "fine",
+            style="red" if found else "",
+        )
+    Console().print(table)
+
+
+def _training(run: hookline.Run, site: str, kind: str) -> list[dict[str, Any]]:
+    rows = run.rows(site or None, kind)
+    return [row for row in rows if row["site"] == site and row["mode"] == "train"]
+
+
+def _course(rows: list[dict[str, Any]]) -> str:
+    return f"{rows[0]['std']:.2g} -> {rows[-1]['std']:.2g}" if rows else ""
+
+
+def _heading(title: str, code: str) -> None:
+    click.echo(f"\n{click.style(title, bold=True)}: {code}\n")
+
+
+def _served(folder: Path, port: int) -> None:
+    try:
+        with hookline.serve(folder, port=port) as page:
+            click.echo(f"The page is at {page.url}\nCtrl-C ends it.")
+            page.wait()
+    except hookline.MissingExtra as error:
+        click.echo(f"There is no page: {error}", err=True)
+
+
+def _unused(folder: Path) -> Path:
+    """The folder, or the first of folder-2, folder-3, ... that is not there: no run is written over."""
+    found, number = folder, 1
+    while found.exists():
+        number += 1
+        found = folder.with_name(f"{folder.name}-{number}")
+    return found
