@@ -37,7 +37,7 @@ def describe(run: OpenRun, seconds: float = float("inf")) -> dict[str, Any]:
         revision = run.revision
     steps = run.steps
     # Of half a run it would be wrong, and of a huge one it is not waited for: the stream tells when it is there.
-    looked, health = run.health(wait=len(run.series) <= QUICKLY) if progress == 1 else (-1, {})
+    looked, health = run.findings(wait=len(run.series) <= QUICKLY) if progress == 1 else (-1, {})
     extra = {name for number in range(min(len(run.series), 64)) for name in run.columns(number).stats}
     return {
         "name": run.name,

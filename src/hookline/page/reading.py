@@ -30,7 +30,7 @@ def health(run: Run | str | Path) -> dict[str, list[Finding]]:
     folder = run.path if isinstance(run, Run) else Path(run)
     with closing(OpenRun(folder, folder.name)) as opened:
         opened.catch_up()
-        return opened.health()
+        return opened.findings()[1]
 
 
 class Series(NamedTuple):
@@ -130,7 +130,7 @@ class OpenRun:
         more = dict.fromkeys(one.site for one in self.series if one.kind not in params and one.site not in names)
         return [*noted, *((name, "") for name in more)]
 
-    def health(self, wait: bool = True) -> tuple[int, dict[str, list[Finding]]]:
+    def findings(self, wait: bool = True) -> tuple[int, dict[str, list[Finding]]]:
         """(revision, findings of each module, the worst first); what was found last, if it is not waited for."""
         if wait:
             self._look()

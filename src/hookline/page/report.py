@@ -49,7 +49,7 @@ def report(run: Run | str | Path, path: str | Path, *, progress: Progress | None
     try:
         while (read := opened.catch_up(0.5)) < 1:
             tell(0.4 * read)
-        opened.health()
+        opened.findings()
         data = json.dumps(_everything(opened, tell), separators=(",", ":")).encode()
     finally:
         opened.close()
