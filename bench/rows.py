@@ -12,6 +12,7 @@ ROWS = {
     "operators": "bench.operators",
     "record": "bench.record",
     "watch": "bench.watch",
+    "compiled": "bench.compiled",
     "store": "bench.store",
     "summary": "bench.summary",
     "stop": "bench.stop",

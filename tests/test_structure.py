@@ -109,6 +109,7 @@ def test_public_names_are_the_agreed_ones():
             *["__version__", "record", "Recording", "load_recording", "edit", "skip", "where", "Site", "Handle"],
             *["register_forward_pre_hook", "register_forward_hook", "register_backward_pre_hook"],
             *["register_backward_hook", "HookBackward", "installed", "register_op_hook", "OpEvent"],
+            *["mark", "on_mark", "with_statistics"],
             *["register_state_dict_pre_hook", "register_state_dict_post_hook"],
             *["register_load_state_dict_pre_hook", "register_load_state_dict_post_hook"],
             *["Hook", "Hooks", "hook_output", "hook_outputs", "HookCallback", "ActivationStats"],

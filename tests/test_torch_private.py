@@ -398,3 +398,175 @@ def test_inductor_hands_over_both_graphs_with_classes_calls_phases_and_lines():
     calls = {("is_forward", True, False), ("is_forward", True, True), ("is_backward", True, True)}
     assert calls <= set(seen)
     assert compiler.module_under_compilation() is None
+
+
+# Compiled code
+
+
+@pytest.fixture
+def compiling():
+    from torch import _dynamo
+
+    _dynamo.reset()
+    yield lambda fn: torch.compile(fn, backend="eager", fullgraph=True)
+    _dynamo.reset()
+
+
+def test_a_function_is_called_while_tracing_and_its_result_is_a_constant(compiling):
+    calls = []
+
+    @compat.constant_while_tracing
+    def told(number):
+        calls.append(number)
+        return number + 1
+
+    ran = compiling(lambda x: x * told(2))
+    assert ran(torch.ones(1)).item() == ran(torch.ones(1)).item() == 3 and calls == [2]
+
+
+def test_another_function_is_traced_where_a_method_is_called(compiling):
+    class Callable:
+        def __call__(self, x):
+            raise AssertionError("never traced")
+
+    compat.traced_instead(Callable.__call__, lambda self, x: x + 1)
+    thing = Callable()
+    assert compiling(lambda x: thing(x))(torch.ones(1)).item() == 2
+
+
+def test_tracing_begins_anew_and_may_then_go_another_way(compiling):
+    state = {"tries": 0}
+
+    @compat.constant_while_tracing
+    def ready():
+        state["tries"] += 1
+        if state["tries"] == 1:
+            compat.trace_again("a test")
+        return state["tries"]
+
+    assert compiling(lambda x: x * ready() if ready() > 0 else x)(torch.ones(1)).item() >= 2
+    assert state["tries"] >= 2
+
+
+def test_the_graph_under_trace_tells_the_last_operators_tensors_and_their_versions(compiling):
+    told = []
+
+    @compat.constant_while_tracing
+    def look():
+        fakes = compat.last_arguments(compat.graph_under_trace())
+        told.append([compat.version(fake) for fake in fakes])
+
+    def forward(x):
+        y = x * 2
+        y.add_(1)
+        z = torch.cat([y, x])
+        look()
+        return z
+
+    compiling(forward)(torch.ones(1))
+    assert told == [[1, 0]]
+
+
+def test_a_checkpointed_part_is_known_while_tracing(compiling):
+    told = []
+
+    @compat.constant_while_tracing
+    def look():
+        told.append(compat.in_checkpoint())
+
+    def part(x):
+        look()
+        return x.sin()
+
+    def forward(x):
+        look()
+        return checkpoint(part, x, use_reentrant=False)
+
+    compiling(forward)(torch.ones(1, requires_grad=True))
+    assert told == [False, True]
+
+
+def test_what_is_never_compiled_runs_as_written_below_a_compiled_call():
+    from torch import _dynamo
+
+    def told():
+        return torch.compiler.is_compiling()
+
+    class Hook:
+        def __call__(self, module, args, output):
+            seen.append(told())
+
+    class Root(nn.Module):
+        def forward(self, x):
+            return x * 2
+
+    compat.never_compiled(Hook.__call__)
+    seen, model = [], Root()
+    model.register_forward_hook(Hook())
+    _dynamo.reset()
+    torch.compile(model, backend="eager", fullgraph=True)(torch.ones(1))
+    assert seen == [False]
+
+
+def test_an_effectful_operator_is_neither_dropped_nor_merged():
+    from torch import _dynamo
+
+    library = torch.library.Library("hookline_test", "DEF")
+    seen = []
+    library.define("look(Tensor x) -> ()")
+    library.impl("look", lambda x: seen.append(1), "CompositeExplicitAutograd")
+    torch.library.register_fake("hookline_test::look", lambda x: None, lib=library)
+    compat.effectful(torch.ops.hookline_test.look.default)
+
+    def forward(x):
+        torch.ops.hookline_test.look(x)
+        torch.ops.hookline_test.look(x)
+        return x * 2
+
+    _dynamo.reset()
+    torch.compile(forward, backend="aot_eager", fullgraph=True)(torch.ones(1))
+    assert seen == [1, 1]
+
+
+def test_autograd_records_inside_an_operator_when_asked_to():
+    library = torch.library.Library("hookline_test_autograd", "DEF")
+    seen = []
+
+    def run(x):
+        with compat.autograd_as_outside(record=True):
+            leaf = x.detach().requires_grad_()
+            (leaf * 3).sum().backward()
+            seen.append(leaf.grad.item())
+        return x.clone()
+
+    library.define("run(Tensor x) -> Tensor")
+    library.impl("run", run, "CompositeExplicitAutograd")
+    torch.library.register_autograd("hookline_test_autograd::run", lambda ctx, grad: grad, lib=library)
+    torch.ops.hookline_test_autograd.run(torch.ones(1, requires_grad=True))
+    with torch.no_grad():
+        torch.ops.hookline_test_autograd.run(torch.ones(1))
+    assert seen == [3, 3]
+
+
+def test_whether_anything_was_compiled_is_known(monkeypatch):
+    from torch._dynamo import eval_frame
+
+    monkeypatch.setattr(compat, "_compiled_before", False)
+    monkeypatch.setattr(eval_frame, "cached_backends", {1: None})
+    assert not compat.was_compiled()
+    monkeypatch.undo()
+    torch.compile(nn.Identity(), backend="eager")
+    assert compat.was_compiled()
+
+
+def test_a_tensor_keeps_its_attributes_from_a_graphs_forward_to_its_backward():
+    """What tickets rely on (compiled/running.py): the very object comes back."""
+    import hookline
+
+    ran = torch.compile(nn.Linear(2, 2), backend="aot_eager", fullgraph=True)
+    with hookline.record(ran, grads=True) as rec:
+        first, second = ran(torch.ones(1, 2)), ran(torch.ones(1, 2))
+        (first * 3).sum().backward()
+    assert rec[""].calls[0].grad_output.unique().item() == 3
+    assert rec[""].calls[1].grad_output is None
+    del second

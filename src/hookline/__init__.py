@@ -30,6 +30,7 @@ _HOME = {
     ),
     "hooks.backward": ("HookBackward",),
     "hooks.edit": ("edit", "skip"),
+    "hooks.exporting": ("mark", "on_mark", "with_statistics"),
     "hooks.handles": ("Handle",),
     "hooks.operators": ("OpEvent", "register_op_hook"),
     "hooks.record": ("record",),
@@ -115,6 +116,9 @@ if TYPE_CHECKING:
     from hookline.hooks.backward import HookBackward as HookBackward
     from hookline.hooks.edit import edit as edit
     from hookline.hooks.edit import skip as skip
+    from hookline.hooks.exporting import mark as mark
+    from hookline.hooks.exporting import on_mark as on_mark
+    from hookline.hooks.exporting import with_statistics as with_statistics
     from hookline.hooks.handles import Handle as Handle
     from hookline.hooks.operators import OpEvent as OpEvent
     from hookline.hooks.operators import register_op_hook as register_op_hook

@@ -83,6 +83,8 @@ class Tap:
     order = 0
     index = 0
     needs = Needs()
+    followed = False
+    """Whether compiled code follows its call, and does not only make room for it."""
     may_miss = False
     first_in_backward = False
 

@@ -104,9 +104,10 @@ def _retarget(wishes: list[Wish]) -> None:
         retarget(module)
 
 
-def _make_traceable(kind: type) -> None:
-    never_compiled(kind.__call__)
-    traced_instead(kind.__call__, call_of_tap)
+def _make_traceable(kind: type[Tap]) -> None:
+    if not kind.followed:
+        never_compiled(kind.__call__)
+        traced_instead(kind.__call__, call_of_tap)
     _traceable.add(kind)
 
 
