@@ -322,7 +322,7 @@ export class RunView {
       return h("p", { class: "lead" }, about.progress < 1 ? "" : later);
     }
     if (about.progress < 1) return null;
-    if (!found.length) return h("p", { class: "lead good" }, badge("healthy"), " No layer shows NaN, explodes, is dead or stands still.");
+    if (!found.length) return h("p", { class: "lead good" }, badge("healthy"), " No layer has NaN, explodes, is dead, stands still or lacks a gradient.");
     const rest = found.length - TOLD;
     return h(
       "div",
