@@ -18,8 +18,10 @@ import numpy as np
 import pytest
 
 import hookline
+from hookline.page import columns as columns_module
+from hookline.page import queries
 from hookline.page.health import owners, verdicts
-from hookline.page.reading import OpenRun
+from hookline.page.reading import OpenRun, Series
 from hookline.page.shrink import axis, marked, onto
 from pages import NAN, Client, layers, row, store
 
@@ -178,23 +180,19 @@ def test_a_run_of_the_older_format_is_shown(tmp_path):
 
 
 def found(rows, modules=("", "fc", "far")):
-    class Held:
-        """Rows as the page reads them, without a file."""
+    keys = dict.fromkeys((r["site"], r["kind"], r["mode"]) for r in rows)
+    series = [Series(site, kind, 0, mode, 0) for site, kind, mode in keys]
 
-        def __init__(self):
-            keys = dict.fromkeys((r["site"], r["kind"], r["mode"]) for r in rows)
-            self.series = [type("S", (), {"site": s, "kind": k, "mode": m, "call": 0}) for s, k, m in keys]
-
-        def columns(self, number):
-            one = self.series[number]
-            mine = [r for r in rows if (r["site"], r["kind"], r["mode"]) == (one.site, one.kind, one.mode)]
-            names = [n for n in mine[0] if isinstance(mine[0][n], (int, float))]
-            return np.asarray([r["step"] for r in mine]), {
-                n: np.asarray([float(r[n]) for r in mine]) for n in names
-            }
+    def columns(number):
+        one = series[number]
+        mine = [r for r in rows if (r["site"], r["kind"], r["mode"]) == (one.site, one.kind, one.mode)]
+        names = [n for n in mine[0] if isinstance(mine[0][n], (int, float))]
+        return np.asarray([r["step"] for r in mine]), {n: np.asarray([float(r[n]) for r in mine]) for n in names}
 
     sites = [r["site"] for r in rows]
-    return {name: [f.what for f in some] for name, some in verdicts(Held(), owners(modules, sites)).items()}
+    return {
+        name: [f.what for f in some] for name, some in verdicts(series, columns, owners(modules, sites)).items()
+    }
 
 
 def steady(site="fc", kind="output", scale=1.0, steps=20, **more):
@@ -310,6 +308,24 @@ def test_how_a_run_ended_is_told(tmp_path, error, state, why):
         now = Client(server.url).get("/api/run?run=a")[1]["state"]
         (listed,) = Client(server.url).get("/api/runs")[1]["runs"]
     assert (now["state"], now["why"]) == (listed["state"], listed["why"]) == (state, why)
+
+
+def test_a_revision_is_never_ahead_of_what_is_told_of_it(tmp_path, monkeypatch):
+    """Else a page that got the one without the other would wait for news that has been told already."""
+    monkeypatch.setattr(columns_module, "AT_ONCE", 1)
+    store(tmp_path / "a", [row(f"layer{n}") for n in range(20)])  # two frames
+
+    class Raced(OpenRun):
+        @property
+        def steps(self):
+            self.catch_up()  # what the stream's thread does meanwhile
+            return super().steps
+
+    run = Raced(tmp_path / "a", "a")
+    about = queries.describe(run, 0)
+    assert (about["revision"], run.revision) == (1, 2) and about["progress"] < 1
+    assert queries.describe(run)["revision"] == 2
+    run.close()
 
 
 def test_closing_ends_streams_at_once_and_twice_is_fine(tmp_path):

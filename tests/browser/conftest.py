@@ -40,7 +40,7 @@ def serve(request):
 @pytest.fixture
 def visit(browser):
     """Opens an address in a fresh profile; at the end nothing was fetched elsewhere, and nothing went wrong."""
-    contexts, requests, problems = [], [], []
+    contexts, requests, questions, problems = [], [], [], []
 
     def start(url, *, width=1280, height=900, dark=False, expect_problems=False):
         context = browser.new_context(
@@ -48,9 +48,10 @@ def visit(browser):
         )
         contexts.append(context)
         context.on("request", lambda request: requests.append(request.url))
+        context.on("request", lambda request: questions.append((request.url, request.post_data)))
         page = context.new_page()
         page.set_default_timeout(15_000)
-        page.requests = requests
+        page.requests, page.questions = requests, questions
         if not expect_problems:
             page.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
             page.on("pageerror", lambda error: problems.append(str(error)))

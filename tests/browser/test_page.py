@@ -1,6 +1,7 @@
 """The page in a real browser: what is drawn, how it follows a run, and that it can be used without a mouse."""
 
 import itertools
+import json
 import re
 import subprocess
 import sys
@@ -304,14 +305,17 @@ def test_200_layers_over_2500_steps(tmp_path, serve, visit, capsys):
     kept.close()
     began = time.monotonic()
     page = visit(at(serve(tmp_path), run="big"))
-    expect(page.locator("dd", has_text="the last is")).to_have_text("2,500, the last is 2,499")
+    whole = page.locator("dd", has_text="the last is")
+    expect(whole).to_have_text("2,500, the last is 2,499", timeout=120_000)  # a second of work, on an idle machine
     read = time.monotonic() - began
     drawn(page.locator("#curves canvas"))
     curves = time.monotonic() - began
     drawn(page.locator("#heat canvas").first)
     first = time.monotonic() - began
-    asked = sum("/api/heat" in url for url in page.requests)
-    assert page.locator("#heat article").count() == 200 and asked <= 3, "what is on the screen, in few requests"
+    asked = [json.loads(body)["series"] for url, body in page.questions if url.endswith("/api/heat")]
+    assert page.locator("#heat article").count() == 200
+    assert len({number for some in asked for number in some}) <= 24, "what is on the screen, not all 200"
+    assert max(map(len, asked)) > 1, "together, not one by one"
     slow = page.evaluate(
         """async () => {
           let [worst, last] = [0, performance.now()];
@@ -332,7 +336,7 @@ def test_200_layers_over_2500_steps(tmp_path, serve, visit, capsys):
     with capsys.disabled():
         print(
             f"\n200 layers x 2,500 steps: read {read:.1f} s, curves {curves:.1f} s, first image {first:.1f} s, "
-            f"longest frame while scrolling {slow:.0f} ms, {asked} requests for images at first"
+            f"longest frame while scrolling {slow:.0f} ms, {len(asked)} requests for images at first"
         )
 
 

@@ -59,8 +59,7 @@ class Pages:
 
     async def _run(self, request: Request) -> Response:
         def answer() -> dict[str, Any]:
-            run = self.shelf.run(_name(request.query_params.get("run")))
-            return queries.describe(run, run.catch_up(FIRST_READ))
+            return queries.describe(self.shelf.run(_name(request.query_params.get("run"))), FIRST_READ)
 
         return JSONResponse(await run_in_threadpool(answer))
 
@@ -124,6 +123,7 @@ def _news_of(run: OpenRun) -> dict[str, Any]:
     return {
         "name": run.name,
         "revision": run.revision,
+        "looked": run.looked,
         "series": len(run.series),
         "progress": round(progress, 3),
         "state": {name: value for name, value in run.state().items() if name != "written"},

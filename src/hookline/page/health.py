@@ -13,8 +13,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -36,15 +36,6 @@ class Finding(NamedTuple):
     step: int
 
 
-class Readable(Protocol):
-    """What is looked at: series, and the arrays of each."""
-
-    @property
-    def series(self) -> Sequence[Any]: ...
-
-    def columns(self, number: int) -> Any: ...
-
-
 def owners(modules: Iterable[str], sites: Iterable[str]) -> dict[str, str]:
     """The module that each site belongs to: itself, or for a parameter the nearest one above.
 
@@ -61,23 +52,28 @@ def owners(modules: Iterable[str], sites: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def verdicts(run: Readable, owner: dict[str, str]) -> dict[str, list[Finding]]:
-    """The findings of each module that has rows, the worst first; an empty list is a healthy module."""
+def verdicts(
+    series: Sequence[Any], columns: Callable[[int], Any], owner: dict[str, str]
+) -> dict[str, list[Finding]]:
+    """The findings of each module that has rows, the worst first; an empty list is a healthy module.
+
+    `columns` gives the steps and the arrays of a series by its number.
+    """
     found: dict[str, list[Finding]] = {}
     gradients: dict[str, dict[str, tuple[float, int]]] = {}
-    trained = {series.site for series in run.series if series.mode == "train"}
-    for number, series in enumerate(run.series):
-        module = owner[series.site]
+    trained = {one.site for one in series if one.mode == "train"}
+    for number, one in enumerate(series):
+        module = owner[one.site]
         mine = found.setdefault(module, [])
-        steps, stats = run.columns(number)
+        steps, stats = columns(number)
         if not len(steps):
             continue
-        mine += _not_finite(series, steps, stats)
-        if series.mode != "train" and series.site in trained:
+        mine += _not_finite(one, steps, stats)
+        if one.mode != "train" and one.site in trained:
             continue  # validation alone is no training
-        mine += [*_exploding(series, steps, stats), *_dead(series, steps, stats), *_still(series, steps, stats)]
-        if series.kind in ("grad_output", "param_grad"):
-            sizes, size = gradients.setdefault(series.kind, {}), _now(_rms(stats))
+        mine += [*_exploding(one, steps, stats), *_dead(one, steps, stats), *_still(one, steps, stats)]
+        if one.kind in ("grad_output", "param_grad"):
+            sizes, size = gradients.setdefault(one.kind, {}), _now(_rms(stats))
             # The largest of a module's: a bias in front of a norm has no gradient in the best of models.
             if size > sizes.get(module, (-1.0, 0))[0]:
                 sizes[module] = size, int(steps[-1])

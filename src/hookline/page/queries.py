@@ -20,15 +20,24 @@ MOST_IMAGES = 24
 MOST_COLUMNS = 400
 MOST_TEXT = 200
 LARGEST_STEP = 2**53
+QUICKLY = 1000
+"""Series whose health is found while an answer is waited for."""
 QUANTILES = (0.01, 0.25, 0.5, 0.75, 0.99)
 SHARE_LOW = 1e-4
 """The share of values at which colour begins; the scale from there to 1 is logarithmic."""
 
 
-def describe(run: OpenRun, progress: float) -> dict[str, Any]:
-    """Everything about a run but its numbers: facts, modules with their health, series, steps."""
+def describe(run: OpenRun, seconds: float = float("inf")) -> dict[str, Any]:
+    """Everything about a run but its numbers: facts, modules with their health, series, steps.
+
+    What was written since is read first, for so long at most.
+    """
+    with run.lock:  # who is told a revision must get all of it, or would wait for ever
+        progress = run.catch_up(seconds)
+        revision = run.revision
     steps = run.steps
-    health = run.health() if progress == 1 else {}  # of half a run it would be wrong
+    # Of half a run it would be wrong, and of a huge one it is not waited for: the stream tells when it is there.
+    looked, health = run.findings(wait=len(run.series) <= QUICKLY) if progress == 1 else (-1, {})
     extra = {name for number in range(min(len(run.series), 64)) for name in run.columns(number).stats}
     return {
         "name": run.name,
@@ -39,7 +48,8 @@ def describe(run: OpenRun, progress: float) -> dict[str, Any]:
         "stats": [*(name for name in STATS if name != "count"), *sorted(extra - set(STATS)), "count"],
         "steps": steps,
         "health": {site: [list(one) for one in found] for site, found in health.items()},
-        "revision": run.revision,
+        "revision": revision,
+        "looked": looked,
         "progress": progress,
     }
 

@@ -30,7 +30,7 @@ def health(run: Run | str | Path) -> dict[str, list[Finding]]:
     folder = run.path if isinstance(run, Run) else Path(run)
     with closing(OpenRun(folder, folder.name)) as opened:
         opened.catch_up()
-        return opened.health()
+        return opened.findings()[1]
 
 
 class Series(NamedTuple):
@@ -55,7 +55,8 @@ class OpenRun:
         self._files: dict[Path, FileColumns] = {}
         self._where: list[list[tuple[FileColumns, int]]] = []
         self._numbers: dict[Series, int] = {}
-        self._health: tuple[int, float, dict[str, list[Finding]]] = (-1, 0.0, {})
+        self._looking = threading.Lock()
+        self._found: tuple[int, dict[str, list[Finding]]] = (-1, {})
         self._find_files()
         if not self._files:
             raise RunError(f"there is no run in {path}: a folder with a file rank*.sqlite is wanted.")
@@ -77,6 +78,8 @@ class OpenRun:
         """A series over all files; a step that was written twice counts once, as it was written last."""
         with self.lock:
             parts = [file.columns(local) for file, local in self._where[number]]
+        if len(parts) == 1 and (np.diff(parts[0].steps) > 0).all():
+            return parts[0]
         steps = np.concatenate([part.steps for part in parts])
         names = dict.fromkeys(name for part in parts for name in part.stats)
         gaps = [np.full(len(part.steps), np.nan) for part in parts]
@@ -127,16 +130,28 @@ class OpenRun:
         more = dict.fromkeys(one.site for one in self.series if one.kind not in params and one.site not in names)
         return [*noted, *((name, "") for name in more)]
 
-    def health(self) -> dict[str, list[Finding]]:
-        """What is found of each module, the worst first; not anew more often than it is quick to find out."""
-        with self.lock:
-            revision, due, found = self._health
-            now = time.monotonic()
-            if revision != self.revision and now >= due:
+    def findings(self, wait: bool = True) -> tuple[int, dict[str, list[Finding]]]:
+        """(revision, findings of each module, the worst first); what was found last, if it is not waited for."""
+        if wait:
+            self._look()
+        elif self._found[0] != self.revision and self._looking.acquire(blocking=False):
+            self._looking.release()
+            threading.Thread(target=self._look, name="hookline-health", daemon=True).start()
+        return self._found
+
+    @property
+    def looked(self) -> int:
+        """The revision that the findings are of, which may be an older one."""
+        return self._found[0]
+
+    def _look(self) -> None:
+        with self._looking:  # not `lock`: with ten thousand layers this takes seconds
+            with self.lock:
+                revision, series = self.revision, list(self.series)
+            if revision != self._found[0]:
                 names = [name for name, _ in self.modules()]
-                found = verdicts(self, owners(names, [one.site for one in self.series]))
-                self._health = self.revision, time.monotonic() + 4 * (time.monotonic() - now), found
-            return found
+                found = verdicts(series, self.columns, owners(names, [one.site for one in series]))
+                self._found = revision, found
 
     def state(self) -> dict[str, Any]:
         """How the run is doing: running, silent, ended, interrupted or failed, and since when."""

@@ -49,6 +49,7 @@ def report(run: Run | str | Path, path: str | Path, *, progress: Progress | None
     try:
         while (read := opened.catch_up(0.5)) < 1:
             tell(0.4 * read)
+        opened.findings()
         data = json.dumps(_everything(opened, tell), separators=(",", ":")).encode()
     finally:
         opened.close()
@@ -64,7 +65,7 @@ def report(run: Run | str | Path, path: str | Path, *, progress: Progress | None
 
 def _everything(run: OpenRun, tell: Progress) -> dict[str, Any]:
     """What the page would ask for, asked in advance."""
-    about = queries.describe(run, 1.0)
+    about = queries.describe(run)
     rank = min((series.rank for series in run.series), default=0)
     bundles: dict[tuple[str, str], list[int]] = {}
     for number, series in enumerate(run.series):

@@ -32,7 +32,8 @@ def serve(folder: str | Path, *, host: str = "127.0.0.1", port: int = 0) -> Serv
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listening = socket.create_server((host, port), family=family)
     except OSError as error:
-        raise HooklineError(f"can't listen on {host}, port {port}: {error.strerror}. Try port 0.") from error
+        instead = "Port 0 takes a free one." if port else "Is that an address of this machine?"
+        raise HooklineError(f"can't listen on {host}, port {port}: {error.strerror}. {instead}") from error
     port = listening.getsockname()[1]
     token = secrets.token_urlsafe(24)
     pages = app.Pages(shelf)

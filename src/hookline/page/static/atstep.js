@@ -2,7 +2,7 @@
 
 import { Boxes, Flow } from "./bars.js";
 import { fill, h, short, whole } from "./dom.js";
-import { Section, runKey } from "./section.js";
+import { MOST_SITES, Section, runKey, sitesShown } from "./section.js";
 import { table } from "./table.js";
 import { KINDS } from "./words.js";
 
@@ -16,7 +16,8 @@ class AtStep extends Section {
   async load() {
     const { choice, runs } = this.view;
     const kind = this.kind();
-    const picks = kind ? choice.picked(runs[0].about, kind) : [];
+    const every = kind ? choice.picked(runs[0].about, kind) : [];
+    const picks = every.slice(0, MOST_SITES);
     const step = this.view.step();
     const answers = await Promise.all(
       runs.map(async (run, second) => {
@@ -29,7 +30,8 @@ class AtStep extends Section {
     this.names = picks.map((pick) => pick.name);
     this.rows = picks.map((_, n) => answers.map((rows) => rows[n]));
     this.step = step;
-    fill(this.legend, ...(runs.length > 1 ? runKey(runs, "fills") : []));
+    const cut = every.length > MOST_SITES ? sitesShown(every.length) : null;
+    fill(this.legend, ...(runs.length > 1 ? runKey(runs, "fills") : []), cut);
     this.draw(kind);
   }
 

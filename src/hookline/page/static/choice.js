@@ -38,7 +38,11 @@ export class Choice {
       else address.set(name, this[name]);
     }
     const text = address.toString();
-    if (about) history.replaceState(null, "", `${location.pathname}${text ? `?${text}` : ""}`);
+    try {
+      if (about) history.replaceState(null, "", `${location.pathname}${text ? `?${text}` : ""}`);
+    } catch {
+      // some browsers keep the address of a file as it is
+    }
   }
 
   /** A function site -> bool, for modules and for parameters. */

@@ -101,6 +101,13 @@ export class RunView {
     );
   }
 
+  /** Whether the stream has told of more than this page has. */
+  #behind({ name, about }) {
+    const told = this.told[name];
+    if (!told) return false;
+    return told.revision > about.revision || told.looked > about.looked || told.state.state !== about.state.state;
+  }
+
   /** Fetches what has changed; not more often than the answers take. */
   async #follow() {
     if (this.following) return;
@@ -108,9 +115,7 @@ export class RunView {
     const began = performance.now();
     try {
       for (const run of this.runs) {
-        const told = this.told[run.name];
-        const { revision, state: known } = run.about;
-        if (told && (told.revision !== revision || told.state.state !== known.state)) await run.refresh();
+        if (this.#behind(run)) await run.refresh();
       }
       this.choice.settle(this.runs[0].about);
       this.#update();
@@ -119,8 +124,7 @@ export class RunView {
     }
     setTimeout(() => {
       this.following = false;
-      const behind = this.runs.some((run) => (this.told[run.name]?.revision ?? 0) > run.about.revision);
-      if (behind) this.news();
+      if (this.runs.some((run) => this.#behind(run))) this.news();
     }, Math.max(300, this.runs.some((run) => run.about.progress < 1) ? 0 : 3 * (performance.now() - began)));
   }
 
@@ -318,7 +322,7 @@ export class RunView {
       return h("p", { class: "lead" }, about.progress < 1 ? "" : later);
     }
     if (about.progress < 1) return null;
-    if (!found.length) return h("p", { class: "lead good" }, badge("healthy"), " No layer shows NaN, explodes, is dead or stands still.");
+    if (!found.length) return h("p", { class: "lead good" }, badge("healthy"), " No layer has NaN, explodes, is dead, stands still or lacks a gradient.");
     const rest = found.length - TOLD;
     return h(
       "div",

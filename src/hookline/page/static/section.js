@@ -1,7 +1,16 @@
 // section: a chart with a heading, and its numbers as a table when they are asked for.
 
-import { fill, h } from "./dom.js";
+import { fill, h, whole } from "./dom.js";
 import { Panel } from "./lazy.js";
+
+/** So many sites are drawn in one chart; more would be neither seen nor quick. */
+export const MOST_SITES = 500;
+
+/** How many sites a chart shows, in words. */
+export function sitesShown(count) {
+  if (count > MOST_SITES) return `the first ${MOST_SITES} of ${whole(count)} sites; filter to see others`;
+  return count === 1 ? "1 site" : `${count} sites`;
+}
 
 /** Which mark belongs to which of two runs. */
 export function runKey(runs, how) {

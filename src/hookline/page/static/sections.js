@@ -5,7 +5,7 @@ import { fill, h, short, whole } from "./dom.js";
 import { Heat, rangeOf, shareOf } from "./heat.js";
 import { Panel } from "./lazy.js";
 import { colours, depthStyle, paletteStyle } from "./scales.js";
-import { Section, runKey } from "./section.js";
+import { MOST_SITES, Section, runKey, sitesShown } from "./section.js";
 import { bytesOf } from "./source.js";
 import { sampled, table } from "./table.js";
 import { isDark, onTheme } from "./theme.js";
@@ -28,7 +28,9 @@ export class CurvesSection extends Section {
 
   async load() {
     const { choice, runs } = this.view;
-    const picks = choice.picked(runs[0].about, choice.kind);
+    const every = choice.picked(runs[0].about, choice.kind);
+    const picks = every.slice(0, MOST_SITES);
+    const colour = new Map(picks.map((pick, n) => [pick.key, n]));
     const points = Math.max(100, Math.min(1000, Math.floor(MOST_POINTS / Math.max(picks.length * runs.length, 1))));
     const answers = await Promise.all(
       runs.map(async (run, second) => {
@@ -38,7 +40,7 @@ export class CurvesSection extends Section {
         return there.map((pick, n) => ({
           name: runs.length > 1 ? `${pick.name} (${run.name})` : pick.name,
           site: pick.name,
-          colour: picks.findIndex((one) => one.key === pick.key),
+          colour: colour.get(pick.key),
           second: second > 0,
           x: got.x,
           spans: got.spans,
@@ -47,8 +49,9 @@ export class CurvesSection extends Section {
         }));
       }),
     );
-    this.lines = answers.flat().filter((line) => line.colour < 1000);
+    this.lines = answers.flat();
     this.picks = picks;
+    this.count = every.length;
     this.hint.textContent = this.#told();
     this.chart.label = `${STATS[choice.stat] ?? choice.stat} of ${KINDS[choice.kind]} over the steps, ${picks.length} lines. Arrow keys read values; the table has them all.`;
     this.#draw();
@@ -60,7 +63,7 @@ export class CurvesSection extends Section {
     const what = `${STATS[choice.stat] ?? choice.stat} of ${KINDS[choice.kind] ?? choice.kind}`;
     const bad = this.lines.some((line) => line.bad.size) ? " Red marks at the foot: steps with NaN or Inf." : "";
     const spans = this.lines.some((line) => line.spans) ? " Each point pair is the lowest and highest value of some steps." : "";
-    return `${what[0].toUpperCase()}${what.slice(1)}, ${this.picks.length === 1 ? "1 site" : `${this.picks.length} sites`}.${spans}${bad}`;
+    return `${what[0].toUpperCase()}${what.slice(1)}, ${sitesShown(this.count)}.${spans}${bad}`;
   }
 
   #draw() {

@@ -41,6 +41,8 @@ export class Tree {
     this.filtered = filtered;
     this.few = modules.length <= FEW_MODULES;
     const focused = this.element.contains(document.activeElement) ? document.activeElement.dataset.name : null;
+    // Where there is one thing only at the top, what is in it is what somebody came to see.
+    this.top = kept.filter((node) => node.children.size).length === 1 ? kept.find((node) => node.children.size).name : null;
     fill(this.element, kept.length ? this.#list(kept) : h("p", { class: "empty" }, "No layer matches."));
     if (focused !== null) this.element.querySelector(`[data-name="${CSS.escape(focused)}"]`)?.focus();
   }
@@ -72,7 +74,7 @@ export class Tree {
       why ? h("span", { class: "why" }, why) : null,
     );
     if (!children.length) return h("li", {}, button);
-    const open = this.#open.has(node.name) || this.filtered || ((below || this.few) && !this.#open.has(`-${node.name}`));
+    const open = this.#open.has(node.name) || this.filtered || ((below || this.few || node.name === this.top) && !this.#open.has(`-${node.name}`));
     const inner = h("div", { class: "inner" });
     const fold = h("button", {
       class: "fold",
