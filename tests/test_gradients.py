@@ -352,3 +352,15 @@ def test_reentrant_checkpoint_gradients_reach_backward_hooks():
     with hookline.register_backward_hook(model, lambda m, gi, go: seen.append(tensors(gi))):
         checkpoint(model, torch.randn(2, 3, requires_grad=True), use_reentrant=True).sum().backward()
     assert len(seen) == 1 and torch.equal(seen[0][0], torch.ones(2, 3) @ model.weight)
+
+
+def test_one_operation_with_several_outputs_is_counted_once():
+    class Split(nn.Module):
+        def forward(self, x):
+            return torch.split(x, 2, dim=1)
+
+    model, x = Split(), torch.randn(2, 4, requires_grad=True)
+    with hookline.record(model, grads=True) as rec:
+        first, second = model(x * 1)
+        (first.sum() + 2 * second.sum()).backward()
+    assert torch.equal(rec[""].grad_input[0], x.grad)
