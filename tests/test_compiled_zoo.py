@@ -123,7 +123,7 @@ def test_an_edit_in_compiled_code_is_that_in_eager_code(specimen, compiler, grap
         return
     with hookline.edit(ran, edits) as block:
         output = run(specimen, ran, args, kwargs)
-    assert block.audit()[0].fired == 1 or not tensors(seen[site].output)
+    assert block.audit()[0].fired == len(seen[site].calls) or not tensors(seen[site].output)
     close(specimen, output, wanted)
     close(specimen, parameter_gradients(compiled_model), parameter_gradients(model))
     assert graphs()[1] == 0
