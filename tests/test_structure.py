@@ -183,4 +183,5 @@ def test_import_changes_nothing_global():
 
 def test_files_are_of_a_size_to_be_read():
     long = {str(p.relative_to(ROOT)): n for p in files() if (n := len(p.read_text().splitlines())) > 400}
-    assert set(long) <= {"src/hookline/testing/zoo.py"}, long
+    # Two lists: awkward models, and private names of torch, which are to be in one place.
+    assert set(long) <= {"src/hookline/testing/zoo.py", "src/hookline/backends/torch/compat.py"}, long

@@ -305,12 +305,12 @@ def test_all_operators_are_listed():
     assert {"aten::add.Tensor", "aten::convolution", "aten::addmm"} <= set(names)
 
 
-# What op hooks use of torch's compiler (backends/torch/compiled/compat.py)
+# What op hooks use of torch's compiler
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own import
 def test_the_backend_of_a_compiled_model_is_known():
-    from hookline.backends.torch.compiled import compat as compiler
+    from hookline.backends.torch import compat as compiler
 
     def mine(graph, inputs):
         return graph.forward
@@ -333,7 +333,7 @@ def test_the_backend_of_a_compiled_model_is_known():
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own import
 @pytest.mark.parametrize("in_place", [True, False])
 def test_a_compiled_model_can_run_as_written_and_within_something(in_place):
-    from hookline.backends.torch.compiled import compat as compiler
+    from hookline.backends.torch import compat as compiler
 
     def mine(graph, inputs):
         log.append("compiled")
@@ -367,7 +367,7 @@ def test_inductor_hands_over_both_graphs_with_classes_calls_phases_and_lines():
     from torch._functorch import config as functorch
     from torch._inductor import config as inductor
 
-    from hookline.backends.torch.compiled import compat as compiler
+    from hookline.backends.torch import compat as compiler
 
     class Own(nn.Linear):
         pass

@@ -15,8 +15,7 @@ from torch import nn
 
 from hookline.backends.operators import OpListener
 from hookline.backends.protocol import Label
-from hookline.backends.torch.compat import compiled, uncompiled
-from hookline.backends.torch.compiled.compat import compiler_of, has_pass_of_its_own, run_as_written
+from hookline.backends.torch.compat import compiled, compiler_of, has_pass_of_its_own, run_as_written, uncompiled
 from hookline.backends.torch.compiled.ophooks import hook_compiled
 from hookline.backends.torch.modules import walk
 from hookline.backends.torch.written import hook_written

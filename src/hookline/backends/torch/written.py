@@ -17,7 +17,7 @@ from hookline.backends.forwards import ReplacedForward
 from hookline.backends.operators import FORWARD, OpListener
 from hookline.backends.protocol import Label
 from hookline.backends.torch import compat
-from hookline.backends.torch.compiled.compat import around_compiled
+from hookline.backends.torch.compat import around_compiled
 from hookline.backends.torch.operators import OperatorMode
 
 

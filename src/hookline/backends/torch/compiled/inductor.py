@@ -8,7 +8,7 @@ from threading import Lock
 
 from torch import fx
 
-from hookline.backends.torch.compiled import compat
+from hookline.backends.torch import compat
 
 _lock = Lock()
 _installed = ExitStack()

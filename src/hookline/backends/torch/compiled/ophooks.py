@@ -16,10 +16,9 @@ from torch import nn
 
 from hookline.backends.operators import Operator, OpListener, Scope, Step
 from hookline.backends.protocol import Label
-from hookline.backends.torch.compat import uncompiled
+from hookline.backends.torch.compat import around_compiled, graphs_so_far, uncompiled
 from hookline.backends.torch.compiled import inductor
 from hookline.backends.torch.compiled.classes import mark
-from hookline.backends.torch.compiled.compat import around_compiled, graphs_so_far
 from hookline.backends.torch.modules import walk
 from hookline.errors import Unsupported
 
