@@ -1,5 +1,7 @@
 """Shared fixtures: every specimen of the zoo, and small helpers over structures."""
 
+import signal
+
 import pytest
 import torch
 
@@ -61,3 +63,8 @@ def graphs(fresh_compiler):
     from torch._dynamo.utils import counters
 
     return lambda: (counters["stats"]["unique_graphs"], sum(counters["graph_break"].values()))
+
+
+def listens_to_ctrl_c():
+    """For `preexec_fn`: what a shell starts in the background ignores Ctrl-C, and so do its children."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)

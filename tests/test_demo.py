@@ -13,13 +13,14 @@ import pytest
 from click.testing import CliRunner
 
 import hookline
+from conftest import listens_to_ctrl_c
 from hookline.cli.main import hookline as cli
 
 COMMAND = [sys.executable, "-m", "hookline", "demo"]
 
 
 def started(*args, cwd, **options):
-    return subprocess.Popen([*COMMAND, *args], cwd=cwd, text=True, **options)
+    return subprocess.Popen([*COMMAND, *args], cwd=cwd, text=True, preexec_fn=listens_to_ctrl_c, **options)
 
 
 def learning(folder):

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 import hookline
+from conftest import listens_to_ctrl_c
 from hookline.page import columns as columns_module
 from hookline.page import queries
 from hookline.page.health import owners, verdicts
@@ -400,6 +401,7 @@ def command(*args, **options):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=listens_to_ctrl_c,
         **options,
     )
 
