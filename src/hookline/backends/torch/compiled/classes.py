@@ -36,6 +36,7 @@ class Tapped:
         self.module = weakref.ref(module)
         self.before: list[Tap] = []
         self.after: list[Tap] = []
+        self.remembering: list[Any] = []  # doors, see there
         # Whether the module writes into its arguments; found out while it is traced.
         self.writes = getattr(module, "inplace", False) is True
 
@@ -74,6 +75,8 @@ def retarget(module: nn.Module) -> None:
     if NUMBER in vars(own):
         left: Tapped = own._hookline_tapped  # type: ignore[attr-defined]
         left.before, left.after = [], []
+        for door in left.remembering:
+            door.latest = None
     marked = _marks.get(module)
     if not before and not after and not replaced and marked is None:
         _become(module, base)

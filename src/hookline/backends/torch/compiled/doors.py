@@ -33,11 +33,12 @@ Spec = Any
 class Door:
     """One place in a graph where a tap looks in."""
 
-    __slots__ = ("_tapped", "after", "index", "latest", "live", "spec")
+    __slots__ = ("_tapped", "after", "index", "latest", "live", "remembers", "spec")
 
     def __init__(self, state: Tapped | None, after: bool, index: int, spec: Spec, live: tuple[bool, ...]) -> None:
         self._tapped = (lambda: None) if state is None else weakref.ref(state)
         self.after, self.index, self.spec, self.live = after, index, spec, live
+        self.remembers = False  # its latest call, for gradients that come without a ticket
         self.latest: Run | None = None
 
     def open(self) -> tuple[Any, Tap] | None:
@@ -107,13 +108,17 @@ def writes(number: int) -> bool:
 
 
 @compat.constant_while_tracing
-def carries_tickets() -> bool:
-    """Whether tensors that a door makes reach the backward.
+def carries_tickets(number: int, place: int) -> bool:
+    """Whether tensors that the door at `place` makes reach the backward.
 
     Not out of a checkpointed part: torch wants to recompute these, and can't. Gradients there are those of the
     latest call, which is the right one unless several forwards come before a backward.
     """
-    return not compat.in_checkpoint()
+    one = _doors[place]
+    one.remembers = compat.in_checkpoint()
+    if one.remembers:
+        tapped(number).remembering.append(one)
+    return not one.remembers
 
 
 @compat.constant_while_tracing

@@ -90,7 +90,8 @@ def _seen(values: list[Tensor], numbers: list[int], door: int) -> Tensor:
     run = Run(found.live)
     if compat.in_recompute():  # by the backend "eager", which runs checkpoints as they are: the first call counts
         return run.ticket()
-    found.latest = run
+    if found.remembers:
+        found.latest = run
     if (at := found.open()) is not None:
         module, tap = at
         # Other objects each time: a graph writes new values into a tensor of its own, and no version tells.

@@ -81,7 +81,7 @@ def _before(tap: Any, number: int, args: Any, kwargs: Any) -> Any:
     ticket = torch.ops.hookline.seen(tensors, numbers, door)
     if gradients:
         note_views(number)
-        both = _hung(both, ticket if carries_tickets() else None, door, needs & JOINT)
+        both = _hung(both, ticket if carries_tickets(number, door) else None, door, needs & JOINT)
     return both
 
 
@@ -102,7 +102,7 @@ def _after(tap: Any, number: int, args: Any, kwargs: Any, output: Any) -> Any:
     ticket = torch.ops.hookline.seen(tensors, numbers, door)
     if needs & (GRADIENTS | JOINT):
         check_views()
-        return _hung(output, ticket if carries_tickets() else None, door, needs & JOINT)
+        return _hung(output, ticket if carries_tickets(number, door) else None, door, needs & JOINT)
     return None
 
 
