@@ -101,3 +101,21 @@ def test_a_wrong_site_and_a_wrong_callback():
         hookline.mark(net(), "9")
     with pytest.raises(hookline.InvalidArgument, match="on_mark"):
         hookline.on_mark(3)
+
+
+def test_an_edit_that_is_in_force_stays_in_the_program():
+    model = net()
+    with hookline.edit(model, {"0": lambda out: out * 0 + 1}):
+        exported = torch.export.export(model, (X,))
+    torch.testing.assert_close(exported.module()(X), model[2](torch.ones(4, 4)))
+
+
+def test_a_recording_is_not_for_export():
+    with hookline.record(net_ := net()), pytest.raises(hookline.Unsupported, match=r"hookline\.mark"):
+        torch.export.export(net_, (X,))
+
+
+@pytest.mark.parametrize("attach", [hookline.record, lambda model: hookline.edit(model, {"0": lambda out: out})])
+def test_in_strict_mode_no_hook_is(attach):
+    with attach(model := net()), pytest.raises(Exception, match=r"while torch\.export makes a program"):
+        torch.export.export(model, (X,), strict=True)

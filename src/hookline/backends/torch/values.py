@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from hookline.backends.torch.compat import unshared, version
+from hookline.errors import Unsupported
 
 LARGE = 64 * 1024
 """Below this many bytes the allocator hands out memory that is warm already."""
@@ -70,6 +71,8 @@ def snapshot(tensor: torch.Tensor, device: Any = None, dtype: Any = None) -> tor
 
     It is an ordinary tensor even when taken in inference mode, so that it can be used anywhere.
     """
+    if type(tensor) is not torch.Tensor and torch.compiler.is_exporting():
+        raise not_exported("a recording")
     if tensor.requires_grad:
         tensor = tensor.detach()
     if device is dtype is None and tensor.layout is _STRIDED and tensor.nbytes < LARGE and not _inference_mode():
@@ -80,6 +83,16 @@ def snapshot(tensor: torch.Tensor, device: Any = None, dtype: Any = None) -> tor
         with torch.inference_mode(False):
             return _copy(tensor, device, dtype)
     return _copy(tensor, device, dtype)
+
+
+def not_exported(feature: str) -> Unsupported:
+    """The error for what belongs to this process, where a program is made for others."""
+    return Unsupported(
+        backend="torch",
+        feature=f"{feature} while torch.export makes a program",
+        why="what it calls is in this process, and the program runs in others",
+        instead="use hookline.mark for values; edits and hooks that replace stay in a program with strict=False",
+    )
 
 
 def _copy(tensor: torch.Tensor, device: Any, dtype: Any) -> torch.Tensor:

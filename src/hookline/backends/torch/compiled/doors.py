@@ -19,6 +19,7 @@ from hookline.backends.torch import compat
 from hookline.backends.torch.compiled import operators
 from hookline.backends.torch.compiled.classes import Tapped, retarget, tapped
 from hookline.backends.torch.compiled.running import Run
+from hookline.backends.torch.values import not_exported
 from hookline.errors import Unsupported
 from hookline.trees import parts
 
@@ -90,7 +91,10 @@ def point_door(point: Point, live: tuple[bool, ...]) -> int:
 def needs_of(number: int, after: bool, index: int) -> int:
     """What the tap at `index` needs, as a sum of the numbers above."""
     operators.define()
-    needs = tapped(number).taps(after)[index].needs
+    tap = tapped(number).taps(after)[index]
+    if torch.compiler.is_exporting():
+        raise not_exported(f"a {tap.label.kind} at {tap.label.site!r}")
+    needs = tap.needs
     wanted = {
         ARGUMENTS: needs.inputs,
         OUTPUT: needs.outputs,
