@@ -162,9 +162,6 @@ class Common(Immediate):
     def remarks(self, modules: dict[str, Any]) -> dict[str, str]:
         return {}
 
-    def written_since(self, views: list[tuple[Any, int]]) -> bool:
-        return False
-
     # Files
 
     def write_safetensors(self, path: Path, tensors: dict[str, Any], metadata: dict[str, str]) -> None:

@@ -42,16 +42,16 @@ tensor's values in this process's memory; None as layout where they lie behind e
 class Listening(Protocol):
     """One call's way through a module with its gradients heard and nothing changed.
 
-    `views` are (output, version) pairs, for the audit.
+    `remark` says in the audit what looking may have changed.
     """
 
-    views: list[tuple[Any, int]] | tuple[()]
+    remark: str | None
 
     def enter(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
         """The arguments to go on with."""
 
-    def leave(self, output: Any) -> Any:
-        """The output to go on with."""
+    def leave(self, output: Any, call: int, references: int) -> Any:
+        """The output to go on with; see `GradientTaps.heard`."""
 
 
 class Joining(Protocol):
@@ -62,8 +62,8 @@ class Joining(Protocol):
     def enter(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
         """The arguments to go on with."""
 
-    def leave(self, output: Any) -> Any:
-        """The output to go on with."""
+    def leave(self, output: Any, call: int, references: int) -> Any:
+        """The output to go on with; see `GradientTaps.heard`."""
 
 
 class Trees(Protocol):
@@ -165,21 +165,26 @@ class Statistics(Protocol):
 
 
 class GradientTaps(Protocol):
-    """Gradients of what enters and leaves a module, heard or replaced."""
+    """Gradients of what enters and leaves a module, heard or replaced.
 
-    def heard(self, output: Any, sink: GradSink) -> Any:
+    Where an output leaves, `call` is a number that all taps of that call have in common, and no call that is under
+    way beside it; `references` is what the tap counted of the output by `sys.getrefcount`, before anything else:
+    it tells whether somebody else has the output too.
+    """
+
+    def heard(self, output: Any, sink: GradSink, call: int, references: int) -> Any:
         """`output` to go on with; `sink` is called with each gradient of it."""
 
     def site_memory(self, module: Any) -> Any:
         """What the passages of one site may remember from call to call."""
 
     def listener(self, on_input: GradSink, on_output: GradSink, memory: Any) -> Listening:
-        """A passage that reports each leaf's gradient and changes nothing."""
+        """A passage that reports the gradient of each place and changes nothing."""
 
     def joined_inputs(self, sink: JointSink, on_output: GradSink, memory: Any) -> Joining:
         """A passage that brings the gradients of all inputs together, those of the outputs told before."""
 
-    def joined(self, output: Any, sink: JointSink) -> Any:
+    def joined(self, output: Any, sink: JointSink, call: int, references: int) -> Any:
         """`output` to go on with; `sink` gets the gradients of all its places at once."""
 
     def tapped(self, tensors: tuple[Any, ...], sink: JointSink) -> tuple[Any, ...]:
@@ -273,9 +278,6 @@ class Auditing(Protocol):
 
     def remarks(self, modules: dict[str, Any]) -> dict[str, str]:
         """What looking changed, by site."""
-
-    def written_since(self, views: list[tuple[Any, int]]) -> bool:
-        """Whether one of these (tensor, version) pairs was written to in place since."""
 
 
 class Describing(Protocol):

@@ -3,7 +3,7 @@
 Such a framework gives two functions, and everything that hookline asks of gradients is made of them: `tap`
 leads one tensor through an identity whose backward tells the gradient, `joint_tap` several at once. A module's
 inputs are led through taps of this call alone, so what arrives there is the module's own share, whatever the
-structure that the tensors stand in. (PyTorch goes another way that leaves the graph as it is: torch/listening.py.)
+structure that the tensors stand in. (PyTorch goes another way that leaves the graph as it is: torch/passages.py.)
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ class Tapping:
     def site_memory(self, module: Any) -> Any:
         return None
 
-    def heard(self, output: Any, sink: GradSink) -> Any:
+    def heard(self, output: Any, sink: GradSink, call: int = 0, references: int = 0) -> Any:
         """`output` to go on with; `sink` is told each gradient of it."""
         return self._led(output, {id(leaf): self.tap(leaf, _told(sink, at)) for leaf, at in self.live(output)[0]})
 
     def listener(self, on_input: GradSink, on_output: GradSink, memory: Any) -> Passage:
         return Passage(partial(self.heard, sink=on_input), partial(self.heard, sink=on_output))
 
-    def joined(self, output: Any, sink: JointSink) -> Any:
+    def joined(self, output: Any, sink: JointSink, call: int = 0, references: int = 0) -> Any:
         """`output` to go on with; `sink` gets the gradients of all its places at once."""
         found, places = self.live(output)
         if not found:
@@ -81,7 +81,7 @@ class Tapping:
 class Passage:
     """One call's way through a module: inputs and outputs are led through taps. `live` counts tapped inputs."""
 
-    views: tuple[()] = ()
+    remark: str | None = None
     live = 0
 
     def __init__(
@@ -98,7 +98,7 @@ class Passage:
         both: tuple[Any, Any] = self._inwards((args, kwargs))
         return both
 
-    def leave(self, output: Any) -> Any:
+    def leave(self, output: Any, call: int, references: int) -> Any:
         return self._outwards(output)
 
 

@@ -35,6 +35,7 @@ class Store:
         self._backend = backend
         self._tensor = backend.tensor
         self._snapshot = backend.snapshot
+        self.backward_number = backend.backward_number
         plain = device is None and dtype is None and keep is None and budget is None
         self.copy: Callable[[Any], Any] | None = backend.snapshot if plain else None
 
@@ -86,7 +87,7 @@ class Call:
     _template_out: Any = None
     _grads_in: dict[int, Any] | None = None
     _grads_out: dict[int, Any] | None = None
-    listener: Any = None
+    _backward = -1
     sequence = 0
     repeated_in: Any = None
 
@@ -134,19 +135,31 @@ class Call:
         self._take(self._grads_in, numbers, grad)
 
     def take_output_grad(self, numbers: list[int], grad: Any) -> None:
+        if self._store is not None and (number := self._store.backward_number()) not in (-1, self._backward):
+            self._forget_grads()  # those of another backward
+            self._backward = number
         self._take(self._grads_out, numbers, grad)
+
+    def _forget_grads(self) -> None:
+        for grads in (self._grads_in or {}, self._grads_out or {}):
+            for number in list(grads):
+                self._release(grads, number)
 
     def _take(self, grads: dict[int, Any] | None, numbers: list[int], grad: Any) -> None:
         store = self._store
         if grads is None or store is None or not store.open:
             return
         store.backward_ran = True
-        if store.budget is not None:
-            for cell in leaves(grads.get(numbers[0]), Cell):
-                store.budget.release(cell)
+        self._release(grads, numbers[0])
         value = store.tensor(grad, self.site)
         for number in numbers:
             grads[number] = value
+
+    def _release(self, grads: dict[int, Any], number: int) -> None:
+        before = grads.pop(number, None)
+        if self._store is not None and self._store.budget is not None:
+            for cell in leaves(before, Cell):
+                self._store.budget.release(cell)
 
     def _read(self, stored: Any, what: str) -> Any:
         if stored is MISSING:
@@ -175,6 +188,7 @@ class SiteRecord:
         self.store = store
         self._calls: list[Call] = []
         self.why: str | None = None
+        self.remark: str | None = None  # what looking may have changed
         self._param_grads: dict[str, Any] | None = None
         self.no_param_grads: Unsupported | None = None  # what reading them raises, where there can't be any
 

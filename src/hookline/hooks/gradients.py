@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
+from sys import getrefcount
 from typing import Any
 
 from hookline.backends.protocol import Backend, FunctionTap, Label, Needs, Rank, Tap, Wish
@@ -45,6 +46,7 @@ class OutputGradients(Tap):
         return [Wish(self._place.module, self)]
 
     def __call__(self, module: Any, args: Any, output: Any) -> Any:
+        references = getrefcount(output)
         if self._session is not None and not self._session.sees_this_context():
             return None
         label, hook = self.label, self._hook
@@ -56,7 +58,7 @@ class OutputGradients(Tap):
             new = called(label.site, label.kind, hook, owner(), gradients.shown(grads))
             return gradients.taken(new, grads)
 
-        new = self._backend.joined(output, sink)
+        new = self._backend.joined(output, sink, id(args), references)
         return None if new is output else new
 
 
@@ -99,14 +101,15 @@ class InputGradients(Tap):
         return None if new_args is args and new_kwargs is kwargs else (new_args, new_kwargs)
 
     def __call__(self, module: Any, args: Any, kwargs: Any, output: Any) -> Any:
+        references = getrefcount(output)
         if (entry := self._pending.take(kwargs)) is None:
             return None
         call, joint = entry
         call.outputs = self._outputs.of(output)
         if joint.live:
-            new = joint.leave(output)
+            new = joint.leave(output, id(args), references)
         else:
-            new = self._backend.joined(output, call.without_inputs)
+            new = self._backend.joined(output, call.without_inputs, id(args), references)
         return None if new is output else new
 
 

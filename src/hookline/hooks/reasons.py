@@ -32,10 +32,16 @@ def explain(
             record.why = f"its {site.elsewhere} calls came from threads or tasks with recordings of their own"
         else:
             record.why = why_silent(backend, tree, record.name, fired)
+        if record.remark is not None:
+            record.why = _with(record.why, record.remark)
     for name, remark in backend.remarks(tree.modules).items():
         site_record = recorder.recording._asked.get(name)
         if site_record is not None and site_record.calls:
-            site_record.why = remark if site_record.why is None else f"{site_record.why}; {remark}"
+            site_record.why = _with(site_record.why, remark)
+
+
+def _with(why: str | None, remark: str) -> str:
+    return remark if why is None else f"{why}; {remark}"
 
 
 def why_silent(backend: Backend, tree: Tree, name: str, fired: list[str]) -> str:
@@ -60,16 +66,8 @@ def _not_called(name: str, fired: list[str]) -> str:
 
 def _no_gradient(record: SiteRecord, recorder: Recorder) -> str | None:
     calls = [call for call in record.calls if not call._grads_out]
-    views = [view for call in calls for view in call.listener.views]
-    for call in record.calls:
-        call.listener = None
     if not calls:
         return None
-    if recorder._backend.written_since(views):
-        return (
-            "no gradient of its output: the output is a view that was written to in place afterwards, "
-            "and torch hands no gradient to the value before"
-        )
     if not recorder._store.backward_ran:
         return "no gradients: no backward ran in this block"
     some = "" if len(calls) == len(record.calls) else f" in {len(calls)} of {len(record.calls)} calls"

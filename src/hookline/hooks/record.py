@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
+from sys import getrefcount
 from types import TracebackType
 from typing import Any
 
@@ -247,10 +248,13 @@ class _SiteRecorder(Tap):
 class _FullSiteRecorder(_SiteRecorder):
     """Records inputs and gradients as well, by a tap before the forward and one after it."""
 
+    kwargs = True
+
     def __init__(self, recorder: Recorder, place: Place) -> None:
         super().__init__(recorder, place)
         self.pending = Pending()
         self.memory = recorder._backend.site_memory(place.module)
+        self.needs = recorder.needs._replace(inputs=False)
 
     @property
     def under_way(self) -> int:  # type: ignore[override]
@@ -258,10 +262,8 @@ class _FullSiteRecorder(_SiteRecorder):
         return len(self.pending)
 
     def wishes(self) -> list[Wish]:
-        before = FunctionTap(self.before, self.label, after=False, needs=self.needs)
-        needs = self.needs._replace(inputs=False)
-        after = FunctionTap(self.after_forward, self.label, rank=self.recorder.rank, needs=needs)
-        return [Wish(self.place.module, before), Wish(self.place.module, after)]
+        before = FunctionTap(self.before, self.label, after=False, needs=self.recorder.needs)
+        return [Wish(self.place.module, before), *super().wishes()]
 
     def before(self, module: Any, args: Any, kwargs: Any) -> Any:
         recorder = self.recorder
@@ -281,7 +283,6 @@ class _FullSiteRecorder(_SiteRecorder):
             if recorder.grads:
                 call.sequence = backend.sequence_number()
                 listener = backend.listener(call.take_input_grad, call.take_output_grad, self.memory)
-                call.listener = listener
                 single = len(args) == 1 and not kwargs and type(args[0]) is recorder.tensor
                 call.expect_grads(ONE_ARGUMENT if single else slotted((args, kwargs), recorder.tensor)[0])
         if call is None and listener is None:
@@ -290,15 +291,17 @@ class _FullSiteRecorder(_SiteRecorder):
         self.pending.put(new_kwargs, (call, listener))
         return None if new_args is args and new_kwargs is kwargs else (new_args, new_kwargs)
 
-    def after_forward(self, module: Any, args: Any, kwargs: Any, output: Any) -> Any:
+    def __call__(self, module: Any, args: Any, kwargs: Any, output: Any) -> Any:  # type: ignore[override]
+        references = getrefcount(output)
         if (entry := self.pending.take(kwargs)) is None:
             return None
         call, listener = entry
-        new = listener.leave(output) if listener is not None else output
+        new = listener.leave(output, id(args), references) if listener is not None else output
         if call is not None:
             if listener is not None:
                 tensor = self.recorder.tensor
                 call._template_out = ONE if type(output) is tensor else slotted(output, tensor)[0]
+                self.record.remark = listener.remark or self.record.remark
             call._output = self.store.tree(output, self.record.name)
             if not self.record.calls:
                 self.recorder.recording.fire(self.record)

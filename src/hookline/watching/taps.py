@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from functools import partial
+from sys import getrefcount
 from typing import TYPE_CHECKING, Any
 
 from hookline.backends.protocol import FunctionTap, Label, Needs, Tap, Wish
@@ -32,6 +33,7 @@ class OutputWatcher(Tap):
         return [Wish(self.place.module, self)]
 
     def __call__(self, module: Any, args: Any, output: Any) -> Any:
+        references = getrefcount(output)
         if not self.belongs_here():
             return None
         repeated = self.watch.backend.in_recompute()
@@ -41,7 +43,7 @@ class OutputWatcher(Tap):
         if not self.watch.grads:
             return None
         key = Key(self.place.name, "grad_output", call, self.watch.mode)
-        new = self.watch.backend.heard(output, partial(self.hear, key))
+        new = self.watch.backend.heard(output, partial(self.hear, key), id(args), references)
         return None if new is output else new
 
     def belongs_here(self) -> bool:
@@ -109,6 +111,7 @@ class FullWatcher(OutputWatcher):
         return None if new_args is args and new_kwargs is kwargs else (new_args, new_kwargs)
 
     def __call__(self, module: Any, args: Any, kwargs: Any, output: Any) -> Any:  # type: ignore[override]
+        references = getrefcount(output)
         if (entry := self.pending.take(kwargs)) is None:
             return None
         key, listener = entry
@@ -116,5 +119,5 @@ class FullWatcher(OutputWatcher):
             self.reduce(key._replace(kind="output"), output)
         if listener is None:
             return None
-        new = listener.leave(output)
+        new = listener.leave(output, id(args), references)
         return None if new is output else new

@@ -76,7 +76,7 @@ class NNXGradients(Tapping):
     def joint_tap(self, tensors: list[Any], fn: Callable[[list[Any]], list[Any] | None]) -> list[Any]:
         return led(tensors, lambda word, carried, grads: fn(grads))
 
-    def heard(self, output: Any, sink: GradSink) -> Any:
+    def heard(self, output: Any, sink: GradSink, call: int = 0, references: int = 0) -> Any:
         hearing(Ear(None, sink))
         return output
 
@@ -118,7 +118,7 @@ class _JoinedInputs:
         both: tuple[Any, Any] = _relaid((args, kwargs), found, new)
         return both
 
-    def leave(self, output: Any) -> Any:
+    def leave(self, output: Any, call: int, references: int) -> Any:
         found, _ = self._taps.live(output)
         if not found:
             return output

@@ -28,8 +28,6 @@ from hookline.backends.torch import (
 )
 from hookline.backends.torch.attribution import unseen
 from hookline.backends.torch.compiled.ophooks import listenings
-from hookline.backends.torch.joining import tapped
-from hookline.backends.torch.listening import site_memory
 from hookline.backends.torch.ophooks import hook_operators
 from hookline.backends.torch.tracing import traced_run
 from hookline.errors import InvalidArgument
@@ -48,7 +46,6 @@ class TorchBackend(Immediate):
     owned = staticmethod(values.owned)
     unlike = staticmethod(values.unlike)
     fitted = staticmethod(values.fitted)
-    written_since = staticmethod(values.written_since)
     write_safetensors = staticmethod(storage.write_safetensors)
     read_safetensors = staticmethod(storage.read_safetensors)
     why_silent = staticmethod(modules.why_silent)
@@ -61,14 +58,13 @@ class TorchBackend(Immediate):
     sequence_number = staticmethod(compat.sequence_number)
     recomputed = staticmethod(parameters.recomputed)
     hear_parameters = staticmethod(parameters.hear_parameters)
-    site_memory = staticmethod(site_memory)
     listener = staticmethod(gradients.listener)
     heard = staticmethod(gradients.heard)
     hear_steps = staticmethod(optimizers.hear_steps)
     joined_inputs = staticmethod(gradients.joined_inputs)
     joined = staticmethod(gradients.joined)
     needs_gradient = staticmethod(gradients.needs_gradient)
-    tapped = staticmethod(tapped)
+    tapped = staticmethod(gradients.tapped)
     place_state_hook = staticmethod(state.place_state_hook)
     replace_forward = staticmethod(taps.replace_forward)
     swap_data = staticmethod(parameters.swap_data)
@@ -87,6 +83,9 @@ class TorchBackend(Immediate):
     random_input = staticmethod(describing.random_input)
     integers = staticmethod(describing.integers)
     forward_of = staticmethod(describing.forward_of)
+
+    def site_memory(self, module: nn.Module) -> None:
+        return None
 
     def unseen(self) -> AbstractContextManager[None]:
         return unseen

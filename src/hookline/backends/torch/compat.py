@@ -60,18 +60,34 @@ all_operators: Callable[[], list[str]] = torch._C._dispatch_get_all_op_names
 # Within it, operations reach no dispatch mode of this thread.
 without_dispatch: Callable[[], Any] = torch._C._DisableTorchDispatch
 
+
+class EngineRun:
+    """A run of autograd's engine: from which tensors, with which gradients, for which inputs (none: for all)."""
+
+    def __init__(self, roots: Any, seeds: Any, create_graph: bool, inputs: Any) -> None:
+        self.roots, self.seeds, self.create_graph, self.inputs = roots, seeds, create_graph, inputs
+        self.result: Any = None
+
+
 _around_backward: list[Callable[[], Any]] = []
+_observers: list[Callable[[EngineRun], Any]] = []
 _plain_engine = Variable._execution_engine
 
 
 class _Engine(type(_plain_engine)):  # type: ignore[misc]
     """Torch's engine, which is one for the process, with something around each of its runs."""
 
-    def run_backward(self, *args: Any, **kwargs: Any) -> Any:
+    def run_backward(
+        self, roots: Any, seeds: Any, keep: Any, create: Any, inputs: Any = (), *rest: Any, **options: Any
+    ) -> Any:
+        run = EngineRun(tuple(roots), tuple(seeds), bool(create), tuple(inputs))
         with ExitStack() as stack:
             for context in list(_around_backward):
                 stack.enter_context(context())
-            return super().run_backward(*args, **kwargs)
+            for observer in list(_observers):
+                stack.enter_context(observer(run))
+            run.result = super().run_backward(roots, seeds, keep, create, inputs, *rest, **options)
+        return run.result
 
 
 def around_backward(context: Callable[[], Any]) -> Callable[[], None]:
@@ -81,16 +97,39 @@ def around_backward(context: Callable[[], Any]) -> Callable[[], None]:
     into its nodes comes early enough. A public hook on the start of a backward would replace this.
     """
     _around_backward.append(context)
-    if Variable._execution_engine is _plain_engine:
-        Variable._execution_engine = _Engine()
+    _set_engine()
 
     def undo() -> None:
         if context in _around_backward:
             _around_backward.remove(context)
-        if not _around_backward and type(Variable._execution_engine) is _Engine:
-            Variable._execution_engine = _plain_engine
+        _set_engine()
 
     return undo
+
+
+def observe_backwards(observer: Callable[[EngineRun], Any]) -> tuple[Callable[[], None], Callable[[], None]]:
+    """(start, stop): between these, every backward runs within `observer(run)`, in all threads."""
+
+    def start() -> None:
+        if observer not in _observers:
+            _observers.append(observer)
+            _set_engine()
+
+    def stop() -> None:
+        if observer in _observers:
+            _observers.remove(observer)
+            _set_engine()
+
+    return start, stop
+
+
+def _set_engine() -> None:
+    own = type(Variable._execution_engine) is _Engine
+    if _around_backward or _observers:
+        if Variable._execution_engine is _plain_engine:
+            Variable._execution_engine = _Engine()
+    elif own:
+        Variable._execution_engine = _plain_engine
 
 
 def in_parts(mode: Any, func: Any, args: Any, kwargs: Any) -> Any:

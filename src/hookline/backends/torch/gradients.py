@@ -5,39 +5,58 @@ from __future__ import annotations
 from typing import Any
 
 from hookline.backends.protocol import GradSink, Joining, JointSink, Listening
-from hookline.backends.torch import joining, listening
+from hookline.backends.torch import backward as backward  # it looks up passages
 from hookline.backends.torch.compiled.running import GraphPassage, current
-from hookline.backends.torch.leaves import differentiable
+from hookline.backends.torch.leaves import live_leaves
+from hookline.backends.torch.passages import Passage
 
 
 def listener(on_input: GradSink, on_output: GradSink, memory: Any) -> Listening:
-    if current() is None:
-        return listening.Listener(on_input, on_output, memory)
-    return GraphPassage(on_input, None, on_output)
+    if current() is not None:
+        return GraphPassage(on_input, None, on_output)
+    passage = Passage()
+    passage.on_input, passage.on_output = on_input, on_output
+    return passage
 
 
-def heard(output: Any, sink: GradSink) -> Any:
-    if (run := current()) is None:
-        return listening.heard(output, sink)
-    run.sink = sink
-    return output
+def heard(output: Any, sink: GradSink, call: int, references: int) -> Any:
+    if (run := current()) is not None:
+        run.sink = sink
+        return output
+    passage = Passage()
+    passage.on_output = sink
+    return passage.leave(output, call, references)
 
 
 def joined_inputs(sink: JointSink, on_output: GradSink, memory: Any) -> Joining:
-    if current() is None:
-        return joining.JoinedInputs(sink, on_output, memory)
-    return GraphPassage(None, sink, on_output)
+    if current() is not None:
+        return GraphPassage(None, sink, on_output)
+    passage = Passage()
+    passage.joint_in, passage.on_output = sink, on_output
+    return passage
 
 
-def joined(output: Any, sink: JointSink) -> Any:
-    if (run := current()) is None:
-        return joining.joined(output, sink)
-    run.joint = sink
-    return output
+def joined(output: Any, sink: JointSink, call: int, references: int) -> Any:
+    if (run := current()) is not None:
+        run.joint = sink
+        return output
+    passage = Passage()
+    passage.joint_out = sink
+    return passage.leave(output, call, references)
+
+
+def tapped(tensors: tuple[Any, ...], sink: JointSink) -> tuple[Any, ...]:
+    """The tensors to go on with; `sink` gets the gradients that come back to this very point.
+
+    Other uses of the same tensors, before this point, don't count; a later in-place change is fine.
+    """
+    passage = Passage()
+    passage.joint_out = sink
+    return passage.point(tensors)
 
 
 def needs_gradient(tree: Any) -> bool:
     """Whether a tensor of this structure is part of a graph."""
     if (run := current()) is None:
-        return bool(differentiable(tree)[0])
+        return bool(live_leaves(tree)[0])
     return any(run.live)

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from hookline.backends.torch.compat import unshared, version
+from hookline.backends.torch.compat import unshared
 from hookline.errors import Unsupported
 
 LARGE = 64 * 1024
@@ -139,11 +139,6 @@ def owned(value: torch.Tensor, source: torch.Tensor, device: Any = None, dtype: 
 def fitted(value: torch.Tensor, old: torch.Tensor) -> torch.Tensor:
     """`value` on the device and in the dtype of `old`: a recorded value that is put back."""
     return value.to(device=old.device, dtype=old.dtype)
-
-
-def written_since(views: list[tuple[torch.Tensor, int]]) -> bool:
-    """Whether one of these (tensor, version) pairs was written to in place since."""
-    return any(version(tensor) != before for tensor, before in views)
 
 
 def shares_memory(tensor: torch.Tensor, others: list[torch.Tensor]) -> bool:

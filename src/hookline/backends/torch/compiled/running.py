@@ -72,7 +72,7 @@ def running(run: Run) -> Iterator[None]:
 class GraphPassage:
     """One call's way through a module in a graph: a `Listening` and a `Joining` at once."""
 
-    views: list[tuple[Any, int]] | tuple[()] = ()
+    remark: str | None = None
 
     def __init__(self, on_input: GradSink | None, joint: JointSink | None, on_output: GradSink) -> None:
         self._on_input, self._joint, self._on_output = on_input, joint, on_output
@@ -85,7 +85,7 @@ class GraphPassage:
         self.live = sum(run.live)
         return args, kwargs
 
-    def leave(self, output: Any) -> Any:
+    def leave(self, output: Any, call: int, references: int) -> Any:
         run = _current.run
         if run is not None:
             run.sink = self._on_output

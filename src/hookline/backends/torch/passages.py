@@ -1,0 +1,449 @@
+"""Passages: one call of a module, as autograd's graph shows it.
+
+Autograd numbers its nodes in the order of their making, so the nodes that a call makes are those of a *span*
+of numbers. Gradients of a tensor are sent to its *edge*, from the nodes that use the tensor. With these two,
+every gradient of a call is told without a change of the graph:
+
+- of a tensor that enters: what the nodes of the call's own span send to its edge;
+- of a tensor that leaves: what nodes that are made after the call send to its edge.
+
+A *port* is such an edge with such a span. What the edge gets from elsewhere (the input's other uses, another
+output that was made of this one, something kept aside) is not of the port.
+
+Two tensors that are one object share an edge. There a port gets a view of its own: one tensor at several
+arguments, an output that came in as it is, that is a parameter, or that somebody else has as well
+(`leaves.Kept`). `backward.py` takes care that sums are rounded as they would be without the view.
+
+Most calls are simple: one output, of which nothing else of the call is made, and one node that feeds the
+input. Hooks on two nodes tell their gradients. All other calls are looked up in the graph when a backward
+begins (`backward.py`).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+
+from hookline.backends.protocol import GradSink, JointSink
+from hookline.backends.torch.compat import graph_task, is_view, node_number, sequence_number, version
+from hookline.backends.torch.leaves import (
+    Edge,
+    Live,
+    Region,
+    aliased,
+    edge_of,
+    kept,
+    live_leaves,
+    region_of,
+    replaced_at,
+    written,
+)
+
+Tensor = torch.Tensor
+
+FOREVER = 2**63
+"""A number above that of any node: spans of outputs have no end."""
+
+SIMPLE = 16
+"""A call that makes more nodes than this is not looked through to find out whether it is simple."""
+
+KEY = "hookline"
+"""Under this name a node's metadata has the ports whose edge is one of its outputs."""
+
+SHARED = (
+    "one tensor came in at several places; they were told apart by views, so code that compares its arguments "
+    "by `is`, as nn.MultiheadAttention does, may take another way, which can differ in the last digits"
+)
+UNTOLD = "one tensor came in at several places of a list or dict; their gradients could not be told apart"
+
+
+class _Thread(threading.local):
+    """Of one thread: which call was left last, and how many passages a backward has to look up."""
+
+    call = 0
+    group = 0
+    span = (0, 0)
+    looked_up = 0
+
+
+_thread = _Thread()
+
+
+class Marked:
+    """The numbers of nodes that have ports of passages now alive: which nodes to ask for their metadata.
+
+    `looked_up` counts the passages that are not simple.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()  # a passage may die while another is added
+        self._numbers: dict[int, int] = {}
+        self.looked_up = 0
+        self.on_first: Callable[[], None] = lambda: None
+        self.on_last: Callable[[], None] = lambda: None
+
+    def __contains__(self, number: int) -> bool:
+        return number in self._numbers
+
+    def __bool__(self) -> bool:
+        return bool(self._numbers)
+
+    def add(self, numbers: list[int], *, looked_up: bool) -> None:
+        with self._lock:
+            if not self._numbers:
+                self.on_first()
+            self.looked_up += looked_up
+            for number in numbers:
+                self._numbers[number] = self._numbers.get(number, 0) + 1
+
+    def remove(self, numbers: list[int], *, looked_up: bool) -> None:
+        with self._lock:
+            self.looked_up -= looked_up
+            for number in numbers:
+                left = self._numbers.pop(number) - 1
+                if left:
+                    self._numbers[number] = left
+            if not self._numbers:
+                self.on_last()
+
+
+marked = Marked()
+
+
+class Port:
+    """The gradient of one tensor that enters or leaves a call: what an edge gets from nodes of a span."""
+
+    __slots__ = ("alias", "base", "edge", "high", "low", "numbers", "outward", "passage", "region", "through")
+
+    def __init__(self, passage: Passage, numbers: list[int], *, outward: bool, alias: bool = False) -> None:
+        self.passage, self.numbers, self.outward, self.alias = passage, numbers, outward, alias
+        self.low = self.high = 0
+        # Of an input: edges, whose nodes are older than the call. Those of an output are known by the node that
+        # holds this port: a reference to it from here would close a cycle through C++.
+        self.edge: Edge | None = None
+        self.base: Edge | None = None
+        self.region: Region | None = None
+        # Of an input: the parts that outputs show which are views of it, or of its base.
+        self.through: list[Region] | tuple[()] = ()
+
+
+class Passage:
+    """One call: its ports, and who is told what comes by.
+
+    `on_input` and `on_output` are told each gradient; `joint_in` and `joint_out`, in place of these, get all
+    gradients of a side at once and may replace them. `live` inputs need a gradient. `remark` says what looking
+    may have changed.
+    """
+
+    on_input: GradSink | None = None
+    on_output: GradSink | None = None
+    joint_in: JointSink | None = None
+    joint_out: JointSink | None = None
+    remark: str | None = None
+    simple = True
+    by_ledger = False
+    """Whether the backward under way looks a simple passage up all the same."""
+    told_in = -1
+    live = places_in = places_out = start = group = 0
+    span = (0, 0)  # of the call: one for all of its passages, which may have made views in between
+    marks: list[int] | None = None
+    _before = 0
+    _versions: list[tuple[Tensor, int]] | tuple[()] = ()
+
+    def __init__(self) -> None:
+        self.inputs: list[Port] = []
+        self.outputs: list[Port] = []
+
+    def __del__(self) -> None:
+        if self.marks:
+            marked.remove(self.marks, looked_up=not self.simple)
+
+    # In the forward
+
+    def enter(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
+        """The arguments to go on with."""
+        whole = args[0] if len(args) == 1 and not kwargs else (args, kwargs)
+        live, self.places_in = live_leaves(whole)
+        self.live = len(live)
+        self._before = _thread.looked_up
+        if live:
+            if self.live > 1:
+                args, kwargs = self._told_apart(args, kwargs, live)
+            else:
+                self._add_input(live[0][0], [live[0][1]], alias=False)
+        self.start = start = sequence_number()
+        for port in self.inputs:
+            port.low = start
+        return args, kwargs
+
+    def _told_apart(self, args: Any, kwargs: Any, live: Live) -> tuple[Any, Any]:
+        """Ports of several inputs; each tensor that stands at several places gets views."""
+        seen: dict[int, list[int]] = {}
+        for leaf, number in live:
+            seen.setdefault(id(leaf), []).append(number)
+        # A leaf's node runs as soon as it can, not in order of age: too early for a hook that wants all inputs.
+        early = self.joint_in is not None
+        if len(seen) == len(live) and not (early and any(leaf.grad_fn is None for leaf, _ in live)):
+            for leaf, number in live:
+                self._add_input(leaf, [number], alias=False)
+            return args, kwargs
+        new = {
+            number: aliased(leaf)
+            for leaf, number in live
+            if number != seen[id(leaf)][0] or (early and leaf.grad_fn is None)
+        }
+        # Nobody sees what is written into a tuple, or into the dict that torch makes of keyword arguments.
+        ours = kwargs
+        args, kwargs = replaced_at((args, kwargs), new, lambda one: one is ours or isinstance(one, tuple))
+        entered = {number: leaf for leaf, number in live_leaves((args, kwargs))[0]}
+        apart: dict[int, list[int]] = {}
+        for number, leaf in entered.items():
+            apart.setdefault(id(leaf), []).append(number)
+        for leaf, number in live:
+            mine = apart[id(entered[number])]
+            if mine[0] == number:
+                self._add_input(entered[number], mine, alias=entered[number] is not leaf)
+        if len(seen) < len(live):
+            self.remark = SHARED if all(len(mine) == 1 for mine in apart.values()) else UNTOLD
+        return args, kwargs
+
+    def _add_input(self, leaf: Tensor, numbers: list[int], *, alias: bool) -> None:
+        port = Port(self, numbers, outward=False, alias=alias)
+        port.edge = edge_of(leaf)
+        if is_view(leaf) and (found := region_of(leaf)) is not None:
+            port.base, port.region = found
+            self._versions = [*self._versions, (leaf, version(leaf))]
+        self.inputs.append(port)
+
+    def leave(self, output: Any, call: int, references: int) -> Any:
+        """The output to go on with. `call` is one number for all hooks of a call, and no other call's that is
+        under way; `references` is what the hook counted of `output`."""
+        versions, self._versions = self._versions, ()
+        spare = kept.ids(output, references)  # before anything here holds a tensor of it
+        live, self.places_out = live_leaves(output)
+        if not live:
+            self.inputs = []
+            return output
+        if not self.start:  # it was not entered: only outputs are asked for
+            self._before = _thread.looked_up
+        output, live, aliases = self._on_their_own(output, live, spare)
+        self._settle(live, aliases, call, written_to=any(written(leaf, before) for leaf, before in versions))
+        return output
+
+    def point(self, tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """The tensors to go on with: what comes back to these, and to no other use of them, is told."""
+        live, self.places_out = live_leaves(tensors)
+        new = {number: aliased(leaf) for leaf, number in live}
+        if not new:
+            return tensors
+        self._before, _thread.call = _thread.looked_up, 0
+        self._settle([(alias, number) for number, alias in new.items()], set(new), -1, written_to=False)
+        return tuple(new.get(number, tensor) for number, tensor in enumerate(tensors))
+
+    def _on_their_own(self, output: Any, live: Live, spare: set[int]) -> tuple[Any, Live, set[int]]:
+        """The output with a view in place of every tensor that is known by another name too."""
+        entered = {port.edge for port in self.inputs}
+        new: dict[int, Tensor] = {}
+        seen: set[int] = set()
+        for leaf, number in live:
+            node = leaf.grad_fn
+            if node is None or id(leaf) in spare or id(leaf) in seen or (node, leaf.output_nr) in entered:
+                alias = aliased(leaf)
+                if alias is not leaf:
+                    new[number] = alias
+            seen.add(id(leaf))
+        if not new:
+            return output, live, set()
+        if type(output) is Tensor:
+            output = new[0]
+        else:
+            output = replaced_at(output, new, lambda branch: True)
+        return output, [(new.get(number, leaf), number) for leaf, number in live], set(new)
+
+    def _settle(self, live: Live, aliases: set[int], call: int, *, written_to: bool) -> None:
+        """Makes the ports of the outputs, and has the gradients told."""
+        end = sequence_number()
+        if _thread.call != call:
+            _thread.call, _thread.group, _thread.span = call, _thread.group + 1, (self.start, end)
+        self.group, self.span = _thread.group, _thread.span
+        for port in self.inputs:
+            port.high = end
+        marks: list[int] = []
+        for leaf, number in live:
+            port = Port(self, [number], outward=True, alias=number in aliases)
+            port.low, port.high = end, FOREVER
+            self.outputs.append(port)
+            _mark(edge_of(leaf), port, None, marks)
+            if is_view(leaf) and (found := region_of(leaf)) is not None:
+                _mark(found[0], port, found[1], marks)
+                for entered in self.inputs:
+                    if (entered.base or entered.edge) in (found[0], by_number(found[0])):
+                        entered.through = [*entered.through, found[1]]
+                if marks[-1] < self.start:
+                    self._let_go()
+        alone = len(live) == 1 and not written_to and self._before == _thread.looked_up
+        if not (alone and self._hear_simply(live[0][0], end)):
+            self.simple = False
+            _thread.looked_up += 1
+        self.marks = marks
+        marked.add(marks, looked_up=not self.simple)
+
+    def _let_go(self) -> None:
+        """Knows inputs by numbers alone: an older node now holds this passage, which must not hold the node."""
+        for port in self.inputs:
+            port.edge, port.base = by_number(port.edge), by_number(port.base)
+
+    # A simple call
+
+    def _hear_simply(self, leaf: Tensor, end: int) -> bool:
+        """Hooks on the node of the only output and on that which feeds inputs; False if it is not so simple."""
+        node: Any = leaf.grad_fn
+        number = node_number(node)
+        if self.joint_out is not None or is_view(leaf) or (number in marked and _is_looked_up(node, self)):
+            return False
+        edge = node, leaf.output_nr
+        if not self.inputs:
+            # Nothing of the call is younger than the node, so nothing of the call uses the output.
+            if number != end - 1:
+                return False
+            node.register_hook(partial(_out, self, leaf.output_nr))
+            return True
+        if end - self.start > SIMPLE or (self.joint_in is not None and len(self.inputs) > 1):
+            return False
+        sender, sent = self._only_sender(node, edge, end)
+        if sender is None:
+            return False
+        if sender is node:
+            node.register_hook(partial(_out_and_in, self, leaf.output_nr, sent))
+            return True
+        node.register_hook(partial(_out, self, leaf.output_nr))
+        if sent:
+            sender.register_hook(partial(_in, self, sent))
+        return True
+
+    def _only_sender(self, root: Any, output: Edge, end: int) -> tuple[Any, list[tuple[int, Port]]]:
+        """The only node of the call that sends to inputs, and what it sends to which of them; `root` and nothing
+        where none does. None if there are several, or nodes that the output does not lead to."""
+        targets = {port.edge: port for port in self.inputs}
+        start = self.start
+        sender, sent = root, list[tuple[int, Port]]()
+        seen, stack = {root}, [root]
+        while stack:
+            node = stack.pop()
+            for index, edge in enumerate(node.next_functions):
+                if edge == output:
+                    return None, []
+                port = targets.get(edge)
+                if port is not None:
+                    if sent and sender is not node:
+                        return None, []
+                    sender = node
+                    sent.append((index, port))
+                    continue
+                child = edge[0]
+                if child is None or child in seen or not start <= node_number(child) < end:
+                    continue
+                seen.add(child)
+                stack.append(child)
+        return (sender, sent) if len(seen) == end - start else (None, [])
+
+    # In a backward
+
+    def tell(self, port: Port, grad: Tensor, task: int) -> None:
+        """Tells the gradient of a port, in the backward of that number.
+
+        That of an input only after one of an output: in a second derivative it may come to an input alone.
+        """
+        if port.outward:
+            self.told_in = task
+            assert self.on_output is not None
+            self.on_output(port.numbers, grad)
+        elif self.on_input is not None and self.told_in == task:
+            self.on_input(port.numbers, grad)
+
+    def ask(self, shares: list[tuple[Port, Any]], task: int, *, outward: bool) -> list[Any]:
+        """The gradients to go on with at each port of a side."""
+        if outward:
+            self.told_in = task
+        sink, places = (self.joint_out, self.places_out) if outward else (self.joint_in, self.places_in)
+        if sink is None or self.told_in != task:
+            return [grad for _, grad in shares]
+        return _asked(sink, places, shares)
+
+
+def _asked(sink: JointSink, places: int, shares: list[tuple[Port, Any]]) -> list[Any]:
+    grads: list[Any] = [None] * places
+    for port, grad in shares:
+        for number in port.numbers:
+            grads[number] = grad
+    if all(grad is None for grad in grads):
+        return [None] * len(shares)
+    new = sink(grads)
+    return [grad for _, grad in shares] if new is None else [new[port.numbers[0]] for port, _ in shares]
+
+
+def _is_looked_up(node: Any, but: Passage) -> bool:
+    """Whether a backward has to look up somebody else's port at this node."""
+    return any(not port.passage.simple for _, port, _ in node.metadata.get(KEY, ()) if port.passage is not but)
+
+
+def _out(passage: Passage, output_nr: int, grads: Any, grad_outputs: Any) -> None:
+    """After the node that made the only output: what came to it."""
+    grad = grad_outputs[output_nr]
+    if grad is not None and not passage.by_ledger:
+        passage.tell(passage.outputs[0], grad, graph_task())
+
+
+def _in(passage: Passage, sent: list[tuple[int, Port]], grads: Any, _: Any) -> Any:
+    """After the only node that feeds inputs: what it sends to them, or what is to be sent instead."""
+    task = graph_task()
+    if passage.told_in != task or passage.by_ledger:
+        return None
+    totals: dict[int, tuple[Port, Any]] = {}
+    for index, port in sent:
+        if (grad := grads[index]) is not None:  # x * x sends two gradients to one input
+            key = port.numbers[0]
+            totals[key] = port, grad if key not in totals else added(totals[key][1], grad)
+    if not totals:
+        return None
+    if passage.joint_in is None:
+        for port, grad in totals.values():
+            passage.tell(port, grad, task)
+        return None
+    ((port, grad),) = totals.values()
+    new = passage.ask([(port, grad)], task, outward=False)[0]
+    if new is grad:
+        return None
+    result = [None if any(index == one for one, _ in sent) else one for index, one in enumerate(grads)]
+    result[sent[0][0]] = new
+    return tuple(result)
+
+
+def _out_and_in(
+    passage: Passage, output_nr: int, sent: list[tuple[int, Port]], grads: Any, grad_outputs: Any
+) -> Any:
+    """After the only node of a call."""
+    _out(passage, output_nr, grads, grad_outputs)
+    return _in(passage, sent, grads, grad_outputs)
+
+
+def added(one: Tensor, other: Tensor) -> Tensor:
+    """The sum of two gradients, as autograd makes it."""
+    return other + one if one.layout is not torch.strided and other.layout is torch.strided else one + other
+
+
+def by_number(edge: Edge | None) -> Edge | None:
+    """An edge by the number of its node; of a leaf, which has none, the edge itself."""
+    if edge is None or isinstance(edge[0], int) or not edge[0].next_functions:
+        return edge
+    return node_number(edge[0]), edge[1]
+
+
+def _mark(edge: Edge, port: Port, region: Region | None, marks: list[int]) -> None:
+    node, output_nr = edge
+    node.metadata.setdefault(KEY, []).append((output_nr, port, region))
+    marks.append(node_number(node))
