@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, MutableMapping
+from itertools import count
 from typing import Any, NamedTuple
 
 import torch
@@ -69,6 +70,7 @@ class Region(NamedTuple):
 
     base_size: tuple[int, ...]
     base_stride: tuple[int, ...]
+    base_offset: int
     size: tuple[int, ...]
     stride: tuple[int, ...]
     offset: int
@@ -77,6 +79,14 @@ class Region(NamedTuple):
         """The part of a gradient of the base."""
         laid = torch.empty_strided(self.base_size, self.base_stride, dtype=grad.dtype, device=grad.device)
         return laid.copy_(grad).as_strided(self.size, self.stride, self.offset)
+
+    def shows(self, size: tuple[int, ...], stride: tuple[int, ...], offset: int) -> bool:
+        """Whether a view of that layout in the same memory lies within this part."""
+        if (size, stride, offset - self.base_offset) == (self.size, self.stride, self.offset):
+            return True
+        laid = torch.empty_strided(self.base_size, self.base_stride, dtype=torch.bool).fill_(False)
+        laid.as_strided(self.size, self.stride, self.offset).fill_(True)
+        return bool(laid.as_strided(size, stride, offset - self.base_offset).all())
 
     def put(self, grad: Tensor, new: Tensor) -> Tensor:
         """A gradient of the base with another part."""
@@ -92,8 +102,9 @@ def region_of(leaf: Tensor) -> tuple[Edge, Region] | None:
     base = base_of(leaf)
     if base is None or base.grad_fn is None or base.dtype != leaf.dtype or base.layout is not torch.strided:
         return None  # a leaf's views can't be written to
-    offset = int(leaf.storage_offset() - base.storage_offset())
-    return edge_of(base), Region(base.size(), base.stride(), leaf.size(), leaf.stride(), offset)
+    start = int(base.storage_offset())
+    offset = int(leaf.storage_offset()) - start
+    return edge_of(base), Region(base.size(), base.stride(), start, leaf.size(), leaf.stride(), offset)
 
 
 class Kept:
@@ -117,7 +128,7 @@ class Kept:
         if type(output) is Tensor:
             return {id(output)} if whole else set()
         found = _unexplained(output)
-        spare = {key for key, count in found[1:] if count > self._in_a_branch}
+        spare = {key for key, more in found[1:] if more > self._in_a_branch}
         if whole:
             spare.add(id(output))
         return _tensors_below(output, spare, False) if spare else spare
@@ -186,21 +197,66 @@ def written(leaf: Tensor, before: int) -> bool:
     return version(leaf) != before
 
 
-def replaced_at(tree: Any, new: dict[int, Tensor], rebuildable: Callable[[Any], bool]) -> Any:
-    """`tree` with other tensors at the places of these numbers; branches that can't be rebuilt stay."""
-    count = -1
+def replaced_at(
+    tree: Any, new: dict[int, Tensor], copied: Callable[[Any, Any], None] = lambda branch, copy: None
+) -> Any:
+    """`tree` with other tensors at the places of these numbers; `copied` is told of each copied branch."""
+    return _replaced(tree, count(), new, copied)
 
-    def walk(node: Any) -> Any:
-        nonlocal count
-        if isinstance(node, Tensor):
-            count += 1
-            return new.get(count, node)
-        branch = parts(node)
-        if branch is None:
-            return node
-        fresh = [walk(child) for child in branch[1]]
-        if not rebuildable(node) or all(a is b for a, b in zip(fresh, branch[1], strict=True)):
-            return node
-        return branch[2](fresh)
 
-    return walk(tree)
+def _replaced(
+    node: Any, numbers: Iterator[int], new: dict[int, Tensor], copied: Callable[[Any, Any], None]
+) -> Any:
+    # No function inside another that calls itself: such a cycle would hold tensors until the collector runs.
+    if isinstance(node, Tensor):
+        return new.get(next(numbers), node)
+    branch = parts(node)
+    if branch is None:
+        return node
+    fresh = [_replaced(child, numbers, new, copied) for child in branch[1]]
+    if all(a is b for a, b in zip(fresh, branch[1], strict=True)):
+        return node
+    copy = branch[2](fresh)
+    copied(node, copy)
+    return copy
+
+
+class Copies:
+    """Lists, dicts and objects of a caller that a module got a copy of, with other tensors in it.
+
+    What the module writes into a copy is written into the original as well, when the module is done.
+    """
+
+    def __init__(self) -> None:
+        self._copies: list[tuple[Any, Any, dict[Any, Any]]] = []
+
+    def add(self, original: Any, copy: Any) -> None:
+        if not isinstance(original, tuple):
+            self._copies.append((original, copy, _entries(copy)))
+
+    def write_back(self) -> None:
+        copies, self._copies = self._copies, []
+        for original, copy, before in copies:
+            after = _entries(copy)
+            if isinstance(original, list) and len(after) != len(before):
+                own = {id(value): original[key] for key, value in before.items()}
+                original[:] = [own.get(id(value), value) for value in copy]
+                continue
+            for key, value in after.items():
+                if key not in before or value is not before[key]:
+                    _put(original, key, value)
+            for key in before:
+                if key not in after:
+                    del original[key]
+
+
+def _entries(branch: Any) -> dict[Any, Any]:
+    found = parts(branch)
+    return {} if found is None else dict(zip(found[0], found[1], strict=True))
+
+
+def _put(branch: Any, key: Any, value: Any) -> None:
+    if isinstance(branch, (list, MutableMapping)):
+        branch[key] = value
+    else:
+        setattr(branch, key, value)

@@ -31,6 +31,7 @@ import torch
 from hookline.backends.protocol import GradSink, JointSink
 from hookline.backends.torch.compat import graph_task, is_view, node_number, sequence_number, version
 from hookline.backends.torch.leaves import (
+    Copies,
     Edge,
     Live,
     Region,
@@ -54,17 +55,21 @@ SIMPLE = 16
 KEY = "hookline"
 """Under this name a node's metadata has the ports whose edge is one of its outputs."""
 
+VIEW = "hookline view"
+"""Under this name it says that the node is that of a view which hookline made."""
+
 SHARED = (
     "one tensor came in at several places; they were told apart by views, so code that compares its arguments "
     "by `is`, as nn.MultiheadAttention does, may take another way, which can differ in the last digits"
 )
-UNTOLD = "one tensor came in at several places of a list or dict; their gradients could not be told apart"
+UNTOLD = "one tensor that has no views came in at several places; their gradients could not be told apart"
 
 
 class _Thread(threading.local):
     """Of one thread: which call was left last, and how many passages a backward has to look up."""
 
     call = 0
+    handed = 0
     group = 0
     span = (0, 0)
     looked_up = 0
@@ -117,10 +122,10 @@ marked = Marked()
 class Port:
     """The gradient of one tensor that enters or leaves a call: what an edge gets from nodes of a span."""
 
-    __slots__ = ("alias", "base", "edge", "high", "low", "numbers", "outward", "passage", "region", "through")
+    __slots__ = ("base", "edge", "high", "low", "numbers", "outward", "passage", "region", "through")
 
-    def __init__(self, passage: Passage, numbers: list[int], *, outward: bool, alias: bool = False) -> None:
-        self.passage, self.numbers, self.outward, self.alias = passage, numbers, outward, alias
+    def __init__(self, passage: Passage, numbers: list[int], *, outward: bool) -> None:
+        self.passage, self.numbers, self.outward = passage, numbers, outward
         self.low = self.high = 0
         # Of an input: edges, whose nodes are older than the call. Those of an output are known by the node that
         # holds this port: a reference to it from here would close a cycle through C++.
@@ -129,6 +134,26 @@ class Port:
         self.region: Region | None = None
         # Of an input: the parts that outputs show which are views of it, or of its base.
         self.through: list[Region] | tuple[()] = ()
+
+
+class View:
+    """Marks the node of a view that a port got: a backward has to look after the order of sums there."""
+
+    def __init__(self, node: Any) -> None:
+        self._numbers = [node_number(node)]
+        marked.add(self._numbers, looked_up=True)
+
+    def __del__(self) -> None:
+        marked.remove(self._numbers, looked_up=True)
+
+
+def viewed(leaf: Tensor) -> Tensor:
+    """A view of all of `leaf` for a port of its own; `leaf` itself where there is no such view."""
+    view = aliased(leaf)
+    if view is not leaf:
+        node: Any = view.grad_fn
+        node.metadata[VIEW] = View(node)
+    return view
 
 
 class Passage:
@@ -153,6 +178,7 @@ class Passage:
     marks: list[int] | None = None
     _before = 0
     _versions: list[tuple[Tensor, int]] | tuple[()] = ()
+    _copies: Copies | None = None
 
     def __init__(self) -> None:
         self.inputs: list[Port] = []
@@ -174,7 +200,7 @@ class Passage:
             if self.live > 1:
                 args, kwargs = self._told_apart(args, kwargs, live)
             else:
-                self._add_input(live[0][0], [live[0][1]], alias=False)
+                self._add_input(live[0][0], [live[0][1]])
         self.start = start = sequence_number()
         for port in self.inputs:
             port.low = start
@@ -189,30 +215,29 @@ class Passage:
         early = self.joint_in is not None
         if len(seen) == len(live) and not (early and any(leaf.grad_fn is None for leaf, _ in live)):
             for leaf, number in live:
-                self._add_input(leaf, [number], alias=False)
+                self._add_input(leaf, [number])
             return args, kwargs
         new = {
-            number: aliased(leaf)
+            number: viewed(leaf)
             for leaf, number in live
             if number != seen[id(leaf)][0] or (early and leaf.grad_fn is None)
         }
-        # Nobody sees what is written into a tuple, or into the dict that torch makes of keyword arguments.
-        ours = kwargs
-        args, kwargs = replaced_at((args, kwargs), new, lambda one: one is ours or isinstance(one, tuple))
+        self._copies = Copies()
+        args, kwargs = replaced_at((args, kwargs), new, self._copies.add)
         entered = {number: leaf for leaf, number in live_leaves((args, kwargs))[0]}
         apart: dict[int, list[int]] = {}
         for number, leaf in entered.items():
             apart.setdefault(id(leaf), []).append(number)
-        for leaf, number in live:
+        for _, number in live:
             mine = apart[id(entered[number])]
             if mine[0] == number:
-                self._add_input(entered[number], mine, alias=entered[number] is not leaf)
+                self._add_input(entered[number], mine)
         if len(seen) < len(live):
             self.remark = SHARED if all(len(mine) == 1 for mine in apart.values()) else UNTOLD
         return args, kwargs
 
-    def _add_input(self, leaf: Tensor, numbers: list[int], *, alias: bool) -> None:
-        port = Port(self, numbers, outward=False, alias=alias)
+    def _add_input(self, leaf: Tensor, numbers: list[int]) -> None:
+        port = Port(self, numbers, outward=False)
         port.edge = edge_of(leaf)
         if is_view(leaf) and (found := region_of(leaf)) is not None:
             port.base, port.region = found
@@ -223,6 +248,10 @@ class Passage:
         """The output to go on with. `call` is one number for all hooks of a call, and no other call's that is
         under way; `references` is what the hook counted of `output`."""
         versions, self._versions = self._versions, ()
+        if self._copies is not None:
+            self._copies.write_back()
+        if (call, id(output)) == (_thread.call, _thread.handed):
+            references -= 1  # it comes from the passage before, and torch still has that hook's result
         spare = kept.ids(output, references)  # before anything here holds a tensor of it
         live, self.places_out = live_leaves(output)
         if not live:
@@ -230,21 +259,22 @@ class Passage:
             return output
         if not self.start:  # it was not entered: only outputs are asked for
             self._before = _thread.looked_up
-        output, live, aliases = self._on_their_own(output, live, spare)
-        self._settle(live, aliases, call, written_to=any(written(leaf, before) for leaf, before in versions))
+        output, live = self._on_their_own(output, live, spare)
+        self._settle(live, call, written_to=any(written(leaf, before) for leaf, before in versions))
+        _thread.handed = id(output)
         return output
 
     def point(self, tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """The tensors to go on with: what comes back to these, and to no other use of them, is told."""
         live, self.places_out = live_leaves(tensors)
-        new = {number: aliased(leaf) for leaf, number in live}
+        new = {number: viewed(leaf) for leaf, number in live}
         if not new:
             return tensors
         self._before, _thread.call = _thread.looked_up, 0
-        self._settle([(alias, number) for number, alias in new.items()], set(new), -1, written_to=False)
+        self._settle([(alias, number) for number, alias in new.items()], -1, written_to=False)
         return tuple(new.get(number, tensor) for number, tensor in enumerate(tensors))
 
-    def _on_their_own(self, output: Any, live: Live, spare: set[int]) -> tuple[Any, Live, set[int]]:
+    def _on_their_own(self, output: Any, live: Live, spare: set[int]) -> tuple[Any, Live]:
         """The output with a view in place of every tensor that is known by another name too."""
         entered = {port.edge for port in self.inputs}
         new: dict[int, Tensor] = {}
@@ -252,29 +282,31 @@ class Passage:
         for leaf, number in live:
             node = leaf.grad_fn
             if node is None or id(leaf) in spare or id(leaf) in seen or (node, leaf.output_nr) in entered:
-                alias = aliased(leaf)
+                alias = viewed(leaf)
                 if alias is not leaf:
                     new[number] = alias
             seen.add(id(leaf))
         if not new:
-            return output, live, set()
+            return output, live
         if type(output) is Tensor:
             output = new[0]
         else:
-            output = replaced_at(output, new, lambda branch: True)
-        return output, [(new.get(number, leaf), number) for leaf, number in live], set(new)
+            output = replaced_at(output, new)
+        return output, [(new.get(number, leaf), number) for leaf, number in live]
 
-    def _settle(self, live: Live, aliases: set[int], call: int, *, written_to: bool) -> None:
+    def _settle(self, live: Live, call: int, *, written_to: bool) -> None:
         """Makes the ports of the outputs, and has the gradients told."""
         end = sequence_number()
         if _thread.call != call:
             _thread.call, _thread.group, _thread.span = call, _thread.group + 1, (self.start, end)
+        elif not _thread.span[0]:  # the first to leave asked for outputs alone
+            _thread.span = self.start, _thread.span[1]
         self.group, self.span = _thread.group, _thread.span
         for port in self.inputs:
             port.high = end
         marks: list[int] = []
         for leaf, number in live:
-            port = Port(self, [number], outward=True, alias=number in aliases)
+            port = Port(self, [number], outward=True)
             port.low, port.high = end, FOREVER
             self.outputs.append(port)
             _mark(edge_of(leaf), port, None, marks)
@@ -315,7 +347,7 @@ class Passage:
         if end - self.start > SIMPLE or (self.joint_in is not None and len(self.inputs) > 1):
             return False
         sender, sent = self._only_sender(node, edge, end)
-        if sender is None:
+        if sender is None or (self.joint_in is not None and not sent):
             return False
         if sender is node:
             node.register_hook(partial(_out_and_in, self, leaf.output_nr, sent))
@@ -365,9 +397,9 @@ class Passage:
         elif self.on_input is not None and self.told_in == task:
             self.on_input(port.numbers, grad)
 
-    def ask(self, shares: list[tuple[Port, Any]], task: int, *, outward: bool) -> list[Any]:
+    def ask(self, shares: list[tuple[Port, Any]], task: int, outward: bool) -> list[Any]:
         """The gradients to go on with at each port of a side."""
-        if outward:
+        if outward and any(grad is not None for _, grad in shares):
             self.told_in = task
         sink, places = (self.joint_out, self.places_out) if outward else (self.joint_in, self.places_in)
         if sink is None or self.told_in != task:
@@ -380,8 +412,6 @@ def _asked(sink: JointSink, places: int, shares: list[tuple[Port, Any]]) -> list
     for port, grad in shares:
         for number in port.numbers:
             grads[number] = grad
-    if all(grad is None for grad in grads):
-        return [None] * len(shares)
     new = sink(grads)
     return [grad for _, grad in shares] if new is None else [new[port.numbers[0]] for port, _ in shares]
 
@@ -407,15 +437,13 @@ def _in(passage: Passage, sent: list[tuple[int, Port]], grads: Any, _: Any) -> A
     for index, port in sent:
         if (grad := grads[index]) is not None:  # x * x sends two gradients to one input
             key = port.numbers[0]
-            totals[key] = port, grad if key not in totals else added(totals[key][1], grad)
-    if not totals:
-        return None
+            totals[key] = port, grad if key not in totals else totals[key][1] + grad
     if passage.joint_in is None:
         for port, grad in totals.values():
             passage.tell(port, grad, task)
         return None
-    ((port, grad),) = totals.values()
-    new = passage.ask([(port, grad)], task, outward=False)[0]
+    ((port, grad),) = totals.values() or ((sent[0][1], None),)
+    new = passage.ask([(port, grad)], task, False)[0]
     if new is grad:
         return None
     result = [None if any(index == one for one, _ in sent) else one for index, one in enumerate(grads)]
@@ -429,11 +457,6 @@ def _out_and_in(
     """After the only node of a call."""
     _out(passage, output_nr, grads, grad_outputs)
     return _in(passage, sent, grads, grad_outputs)
-
-
-def added(one: Tensor, other: Tensor) -> Tensor:
-    """The sum of two gradients, as autograd makes it."""
-    return other + one if one.layout is not torch.strided and other.layout is torch.strided else one + other
 
 
 def by_number(edge: Edge | None) -> Edge | None:

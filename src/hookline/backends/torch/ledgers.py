@@ -1,0 +1,203 @@
+"""Ledgers: what comes to an edge of the graph in one backward, and whose it is.
+
+A ledger has an entry for each gradient that a node sends to the edge, in the order of coming. A *claim* is a port
+in this backward: its gradient is the sum of those entries that come from its span.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import torch
+
+from hookline.backends.torch.leaves import Edge, Region
+from hookline.backends.torch.passages import Port
+
+Tensor = torch.Tensor
+Layout = tuple[tuple[int, ...], tuple[int, ...], int]
+"""Size, stride and offset of a view in its memory."""
+
+
+def added(one: Tensor, other: Tensor) -> Tensor:
+    """The sum of two gradients, as autograd makes it."""
+    return other + one if one.layout is not torch.strided and other.layout is torch.strided else one + other
+
+
+def total(grads: Iterable[Tensor]) -> Tensor | None:
+    """The sum of gradients in their order; None where there is none."""
+    result = None
+    for grad in grads:
+        result = grad if result is None else added(result, grad)
+    return result
+
+
+class Entry:
+    """What one node sent to an edge; if that is a view of hookline's, `through` is the ledger of the view."""
+
+    __slots__ = ("birth", "grad", "node", "order", "through")
+
+    def __init__(
+        self, order: int, birth: int, grad: Tensor, node: Any = None, through: Ledger | None = None
+    ) -> None:
+        self.order, self.birth, self.grad, self.node, self.through = order, birth, grad, node, through
+
+
+class Ledger:
+    """What comes to one edge, in the order of its coming.
+
+    `by_entries`: it is noted one by one; else as a whole, when the node that owns the edge runs. `at_owner`:
+    claims are settled then. `layouts(node)` are those of views that were looked at after `node` wrote into one.
+    """
+
+    def __init__(self, edge: Edge, layouts: Callable[[Any], list[Layout]]) -> None:
+        self.node, self.output_nr = edge
+        self.layouts = layouts
+        self.claims: list[Claim] = []
+        self.users: list[tuple[Any, int, int]] = []  # (node, index of its edge, birth)
+        self.seeds = 0
+        self.entries: list[Entry] = []
+        self.arrived: Tensor | None = None  # what the owner got
+        self.came: Tensor | None = None  # the sum of what came, before any of it was replaced
+        self.by_entries = self.at_owner = False
+        self.regrouped = False  # a view of hookline's changed the order of adding
+        self.replaced = False
+        self.is_asked_for = False  # by who started the backward
+        self.asked: Tensor | None = None
+
+    @property
+    def waits(self) -> bool:
+        """Whether claims are settled in order, when the owner runs: what one gets may depend on another's hook."""
+        return self.regrouped or any(claim.replaces for claim in self.claims)
+
+    def add(self, entry: Entry) -> None:
+        self.entries.append(entry)
+        if self.waits:
+            self.came = entry.grad if self.came is None else added(self.came, entry.grad)
+
+    def waiting_for(self, birth: int) -> Iterator[Claim]:
+        """The claims that get a part from a node of this birth."""
+        for claim in self.claims:
+            if not claim.whole and any(s.ledger is self and s.covers(birth) for s in claim.sources):
+                yield claim
+
+    def note_asked(self) -> None:
+        """Keeps the sum for who asked for the gradient of the tensor: a hook on an output comes behind that."""
+        if self.is_asked_for and self.asked is None:
+            self.asked = self.total_as_it_came()
+
+    def total_as_it_came(self) -> Tensor | None:
+        """The sum as autograd would make it without the views that hookline put in."""
+        return total(grad for _, grad in sorted(self._flat(), key=lambda pair: pair[0]))
+
+    def _flat(self) -> Iterator[tuple[int, Tensor]]:
+        for entry in self.entries:
+            if entry.through is None or entry.through.replaced or not entry.through.by_entries:
+                yield entry.order, entry.grad
+            else:
+                yield from entry.through._flat()
+
+
+class Source:
+    """Where a port's gradient comes from: entries of a span in the ledger of an edge.
+
+    With a `region` the edge is that of the base of a view, and only what comes of writing into the view counts:
+    this part of it. With `through` it comes of writing into another view, cut down to what that one shows.
+    """
+
+    __slots__ = ("high", "ledger", "low", "region", "through")
+
+    def __init__(
+        self, ledger: Ledger, span: tuple[int, int], region: Region | None = None, through: Region | None = None
+    ) -> None:
+        self.ledger, self.region, self.through = ledger, region, through
+        self.low, self.high = span
+
+    @property
+    def written(self) -> Region | None:
+        """The view into which something must have been written for an entry to count; None where all count."""
+        return self.through or self.region
+
+    def covers(self, birth: int) -> bool:
+        return self.low <= birth < self.high
+
+    def is_used(self) -> bool:
+        """Whether anything comes from here."""
+        return self.written is None or any(self._is_of(node, birth) for node, _, birth in self.ledger.users)
+
+    def entries(self) -> list[Entry]:
+        return [entry for entry in self.ledger.entries if self._is_of(entry.node, entry.birth)]
+
+    def value(self, grad: Tensor) -> Tensor:
+        """What an entry is for the port."""
+        if self.through is not None:
+            grad = self.through.put(torch.zeros_like(grad), self.through.of(grad))
+        return grad if self.region is None else self.region.of(grad)
+
+    def put(self, new: Tensor | None) -> None:
+        """Has `new`, of the port's shape, stand for all entries; None for nothing."""
+        mine, ledger = self.entries(), self.ledger
+        if not mine and (new is None or self.written is not None):
+            return
+        ledger.replaced = True
+        if self.written is not None:
+            for entry in mine:
+                entry.grad = self._with(entry.grad, new)
+                new = None
+            return
+        order, birth = (mine[0].order, mine[0].birth) if mine else (0, self.low)
+        place = ledger.entries.index(mine[0]) if mine else len(ledger.entries)
+        ledger.entries = [entry for entry in ledger.entries if not self.covers(entry.birth)]
+        if new is not None:
+            ledger.entries.insert(place, Entry(order, birth, new))
+
+    def _is_of(self, node: Any, birth: int) -> bool:
+        written = self.written
+        if not self.covers(birth):
+            return False
+        return written is None or any(written.shows(*layout) for layout in self.ledger.layouts(node))
+
+    def _with(self, grad: Tensor, new: Tensor | None) -> Tensor:
+        """A gradient of the base with another value of the port in it."""
+        part = torch.zeros_like(self.value(grad)) if new is None else new
+        changed = part if self.region is None else self.region.put(grad, part)
+        return changed if self.through is None else self.through.put(grad, self.through.of(changed))
+
+
+class Claim:
+    """A port in one backward: from where its gradient comes, and for how many senders it waits.
+
+    `whole`: it is an output that has all of what comes to its edge.
+    """
+
+    __slots__ = ("done", "port", "sources", "waiting", "whole")
+
+    def __init__(self, port: Port) -> None:
+        self.port = port
+        self.sources: list[Source] = []
+        self.waiting = 0
+        self.whole = False
+        self.done = False
+
+    @property
+    def replaces(self) -> bool:
+        passage = self.port.passage
+        return (passage.joint_out if self.port.outward else passage.joint_in) is not None
+
+    def order(self) -> tuple[int, bool, int, bool]:
+        """Sorts the claims of an edge as a backward reaches them."""
+        passage, outward = self.port.passage, self.port.outward
+        return -passage.span[outward], outward, -passage.group if outward else passage.group, not self.replaces
+
+    def share(self) -> Tensor | None:
+        """What came so far."""
+        if self.whole and not self.sources[0].ledger.replaced:
+            return self.sources[0].ledger.arrived
+        return total(source.value(entry.grad) for source in self.sources for entry in source.entries())
+
+    def replace(self, new: Tensor) -> None:
+        """Has `new` go on in place of what came: where something was written into a view, there."""
+        taking = [source for source in self.sources if source.written is not None and source.entries()]
+        first = taking[0] if taking else next(source for source in self.sources if source.written is None)
+        for source in self.sources:
+            source.put(new if source is first else None)
