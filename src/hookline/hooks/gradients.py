@@ -12,7 +12,7 @@ from sys import getrefcount
 from typing import Any
 
 from hookline.backends.protocol import Backend, FunctionTap, Label, Needs, Rank, Tap, Wish
-from hookline.hooks.pending import Pending
+from hookline.hooks.pending import Pending, call_number
 from hookline.hooks.replacing import Gradients, Shapes, called
 from hookline.hooks.select import Place
 from hookline.hooks.session import Session
@@ -58,7 +58,7 @@ class OutputGradients(Tap):
             new = called(label.site, label.kind, hook, owner(), gradients.shown(grads))
             return gradients.taken(new, grads)
 
-        new = self._backend.joined(output, sink, id(args), references)
+        new = self._backend.joined(output, sink, call_number(module, args), references)
         return None if new is output else new
 
 
@@ -107,9 +107,9 @@ class InputGradients(Tap):
         call, joint = entry
         call.outputs = self._outputs.of(output)
         if joint.live:
-            new = joint.leave(output, id(args), references)
+            new = joint.leave(output, call_number(module, args), references)
         else:
-            new = self._backend.joined(output, call.without_inputs, id(args), references)
+            new = self._backend.joined(output, call.without_inputs, call_number(module, args), references)
         return None if new is output else new
 
 

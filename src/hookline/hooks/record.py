@@ -23,7 +23,7 @@ from hookline.hooks.calls import ONE_ARGUMENT, Call, SiteRecord, Store
 from hookline.hooks.handles import all_or_nothing
 from hookline.hooks.keeping import Keeping, facts_of
 from hookline.hooks.operators import Chosen, Ops
-from hookline.hooks.pending import Pending
+from hookline.hooks.pending import Pending, call_number
 from hookline.hooks.placing import callers_line, needs_callable
 from hookline.hooks.reasons import explain
 from hookline.hooks.recorded_ops import RecordedOps
@@ -296,7 +296,7 @@ class _FullSiteRecorder(_SiteRecorder):
         if (entry := self.pending.take(kwargs)) is None:
             return None
         call, listener = entry
-        new = listener.leave(output, id(args), references) if listener is not None else output
+        new = listener.leave(output, call_number(module, args), references) if listener is not None else output
         if call is not None:
             if listener is not None:
                 tensor = self.recorder.tensor

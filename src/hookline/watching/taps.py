@@ -8,7 +8,7 @@ from sys import getrefcount
 from typing import TYPE_CHECKING, Any
 
 from hookline.backends.protocol import FunctionTap, Label, Needs, Tap, Wish
-from hookline.hooks.pending import Pending
+from hookline.hooks.pending import Pending, call_number
 from hookline.hooks.select import Place
 from hookline.hooks.session import opened
 from hookline.trees import leaves
@@ -43,7 +43,7 @@ class OutputWatcher(Tap):
         if not self.watch.grads:
             return None
         key = Key(self.place.name, "grad_output", call, self.watch.mode)
-        new = self.watch.backend.heard(output, partial(self.hear, key), id(args), references)
+        new = self.watch.backend.heard(output, partial(self.hear, key), call_number(module, args), references)
         return None if new is output else new
 
     def belongs_here(self) -> bool:
@@ -119,5 +119,5 @@ class FullWatcher(OutputWatcher):
             self.reduce(key._replace(kind="output"), output)
         if listener is None:
             return None
-        new = listener.leave(output, id(args), references)
+        new = listener.leave(output, call_number(module, args), references)
         return None if new is output else new
