@@ -94,7 +94,7 @@ def retarget(module: nn.Module) -> None:
 
 
 def _taps(module: nn.Module, *, after: bool) -> list[Tap]:
-    return [tap for tap in hook_dicts(module, after=after)[0].values() if isinstance(tap, Tap)]
+    return [tap for tap in list(hook_dicts(module, after=after)[0].values()) if isinstance(tap, Tap)]
 
 
 def _shape(tap: Tap | None) -> Any:
