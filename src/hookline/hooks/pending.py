@@ -59,5 +59,10 @@ class Pending:
             if key[1] == here and entry.number > number:
                 self._entries.pop(key, None)
 
+    def drained(self) -> list[Any]:
+        """The entries of calls that never came to their end; none is waited for any more."""
+        entries, self._entries = self._entries, {}
+        return [entry.value for entry in entries.values()]
+
     def __len__(self) -> int:
         return len(self._entries)

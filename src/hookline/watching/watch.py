@@ -262,7 +262,14 @@ class Watch:
             self._end_step(self.now)  # what came after the last optimizer step, validation say
         self._progress.close()
         self._table.close()
-        self._watchers, self._ops = [], None  # these refer to the watch: no cycle is left
+        # These refer to the watch, and taps that call a watcher to that: no cycle is left.
+        for watcher in self._watchers:
+            if isinstance(watcher, FullWatcher):
+                watcher.pending.drained()
+            for _, tap in watcher.wishes():
+                if isinstance(tap, FunctionTap):
+                    tap.fn = _nothing
+        self._watchers, self._ops = [], None
 
     # What happens in a step
 
@@ -358,3 +365,7 @@ class Watch:
         elif not wanted and self._taps is not None:
             self._taps.remove()
             self._taps = None
+
+
+def _nothing(*told: Any) -> None:
+    """What a tap does when its watch is over."""
