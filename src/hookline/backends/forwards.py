@@ -11,7 +11,6 @@ import copy
 import itertools
 import weakref
 from collections.abc import Callable
-from types import MethodType
 from typing import Any
 
 from hookline.backends.changing import changing
@@ -100,7 +99,7 @@ class ReplacedForward:
                 object.__setattr__(module, name, self.original)
 
     def _of_class(self, module: Any) -> Any:
-        return MethodType(self._class_has, module) if self._is_method else self._class_has
+        return self._class_has.__get__(module) if self._is_method else self._class_has
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         if self.before is not None:
