@@ -12,10 +12,11 @@ import hookline
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "hookline"
-BASE = {"errors", "trees", "sites", "globs", "optional", "version"}
+BASE = {"branches", "errors", "trees", "sites", "globs", "optional", "version"}
 MAY_USE = {
     "errors": set(),
-    "trees": set(),
+    "branches": set(),
+    "trees": {"branches"},
     "sites": {"errors"},
     "globs": set(),
     "optional": {"errors"},

@@ -31,6 +31,40 @@ def test_an_entry_in_the_dictionary_is_called():
     assert len(seen) == 1
 
 
+@pytest.mark.parametrize("register", ["register_forward_hook", "register_forward_pre_hook"])
+def test_a_hook_takes_the_place_of_an_entry_that_has_its_number(register):
+    module = nn.Linear(1, 1)
+    hooks, _ = compat.hook_dicts(module, after=register == "register_forward_hook")
+    hooks[-1] = lambda *told: None
+
+    def makes_room(found, number):
+        if found is hooks:
+            hooks[number] = None
+            hooks.move_to_end(-1)
+
+    compat.before_registering(makes_room)
+    try:
+        handle = getattr(module, register)(lambda *told: None)
+    finally:
+        compat.before_registering(None)
+    assert list(hooks) == [handle.id, -1] and hooks[handle.id] is not None
+    assert list(hooks) == [handle.id, -1] and getattr(module, register)(print).id == list(hooks)[-1]
+
+
+def test_a_call_goes_through_a_copy_of_the_hooks_and_looks_up_kwargs_for_each():
+    """What `Tap.whole_calls_only` is for: taken off during a call, a hook is called once more, without kwargs."""
+    module, told = nn.Identity(), []
+
+    def takes_the_other_off(m, args, output):
+        other.remove()
+
+    module.register_forward_hook(takes_the_other_off)
+    other = module.register_forward_hook(lambda *args: told.append(len(args)), with_kwargs=True)
+    module(torch.ones(1))
+    module(torch.ones(1))
+    assert told == [3]
+
+
 @pytest.mark.parametrize("leaf", [True, False])
 def test_listen_is_register_hook(leaf):
     x = torch.ones(2, requires_grad=True)

@@ -3,78 +3,80 @@
 Tuples, namedtuples, lists, dicts and other mutable mappings (Hugging Face's ModelOutput is one) and
 dataclasses are branches; everything else is a leaf. What counts as a leaf of interest, a tensor of
 some framework, is told by its type.
+
+Users' types may check what is put into them, refuse to be copied, or lead back to themselves. None of
+that is a failure here: what can't be read is a leaf, and what can't be put together again is shown as
+a plain tuple, list or dict, or handed on as it was.
 """
 
 from __future__ import annotations
 
-import copy
-import dataclasses
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
-Rebuild = Callable[[list[Any]], Any]
+from hookline.branches import Branch, as_plain, inside, rebuilt
+from hookline.branches import parts as parts
+
+Leaf = type | tuple[type, ...]
 
 
-def parts(tree: Any) -> tuple[list[Any], list[Any], Rebuild] | None:
-    """(keys, children, rebuild) of a branch; None for anything that is not one.
-
-    >>> keys, children, rebuild = parts({"a": 1, "b": 2})
-    >>> keys, rebuild([child * 10 for child in children])
-    (['a', 'b'], {'a': 10, 'b': 20})
-    """
-    kind = type(tree)
-    if kind is tuple:
-        return list(range(len(tree))), list(tree), tuple
-    if kind is list:
-        return list(range(len(tree))), tree, list
-    if kind is dict:
-        keys = list(tree)
-        return keys, list(tree.values()), lambda new: dict(zip(keys, new, strict=True))
-    if isinstance(tree, tuple):
-        # `_make` passes by a namedtuple's own __new__, which may take other arguments.
-        make = kind._make if hasattr(tree, "_fields") else kind
-        return list(getattr(tree, "_fields", range(len(tree)))), list(tree), make
-    if isinstance(tree, list):
-        return list(range(len(tree))), list(tree), lambda new: _refilled(tree, range(len(new)), new)
-    if isinstance(tree, MutableMapping):
-        keys = list(tree)
-        return keys, [tree[key] for key in keys], lambda new: _refilled(tree, keys, new)
-    if dataclasses.is_dataclass(tree) and not isinstance(tree, type):
-        names = [field.name for field in dataclasses.fields(tree) if hasattr(tree, field.name)]
-        return names, [getattr(tree, name) for name in names], lambda new: _refielded(tree, names, new)
-    return None
-
-
-def map_leaves(fn: Callable[[Any], Any], tree: Any, leaf: type | tuple[type, ...]) -> Any:
+def map_leaves(fn: Callable[[Any], Any], tree: Any, leaf: Leaf, *, or_plain: bool = False) -> Any:
     """The same structure with `fn` applied to every leaf of type `leaf`; other leaves stay.
 
-    A branch in which nothing changed is returned as the very object it was.
+    A branch in which nothing changed is returned as the very object it was, and so is one whose type
+    can't be put together again: a model may go on with it. With `or_plain`, that becomes a plain tuple,
+    list or dict, to look at.
 
     >>> map_leaves(lambda n: n + 1, {"a": [1, "x"], "b": (2, None)}, int)
     {'a': [2, 'x'], 'b': (3, None)}
+    >>> class Fixed(list):
+    ...     def __setitem__(self, at, value): raise TypeError("fixed")
+    >>> [map_leaves(lambda n: n + 1, (1, Fixed([1])), int, or_plain=plain) for plain in (False, True)]
+    [(2, [1]), (2, [2])]
     """
     if isinstance(tree, leaf):
         return fn(tree)
-    if (branch := parts(tree)) is None:
+    return _mapped(fn, tree, leaf, or_plain, (), set())
+
+
+def _mapped(
+    fn: Callable[[Any], Any], tree: Any, leaf: Leaf, or_plain: bool, above: tuple[int, ...], endless: set[int]
+) -> Any:
+    if isinstance(tree, leaf):
+        return fn(tree)
+    if (branch := inside(tree, above)) is None:
+        if id(tree) in above:
+            endless.add(id(tree))
         return tree
-    _, children, rebuild = branch
-    new = [map_leaves(fn, child, leaf) for child in children]
+    keys, children, _ = branch
+    below = (*above, id(tree))
+    new = [_mapped(fn, child, leaf, or_plain, below, endless) for child in children]
     if all(a is b for a, b in zip(new, children, strict=True)):
         return tree
-    return rebuild(new)
+    if id(tree) in endless:  # what leads back to it would lead to the old one
+        return tree
+    done, fresh = rebuilt(tree, branch, new)
+    if done:
+        return fresh
+    return as_plain(tree, keys, new) if or_plain else tree
 
 
-def leaves(tree: Any, leaf: type | tuple[type, ...]) -> Iterator[Any]:
+def leaves(tree: Any, leaf: Leaf) -> Iterator[Any]:
     """The leaves of type `leaf`, in order.
 
     >>> list(leaves({"a": [1, "x"], "b": (2, None)}, int))
     [1, 2]
     """
+    return _leaves(tree, leaf, ())
+
+
+def _leaves(tree: Any, leaf: Leaf, above: tuple[int, ...]) -> Iterator[Any]:
     if isinstance(tree, leaf):
         yield tree
-    elif (branch := parts(tree)) is not None:
+    elif (branch := inside(tree, above)) is not None:
+        above = (*above, id(tree))
         for child in branch[1]:
-            yield from leaves(child, leaf)
+            yield from _leaves(child, leaf, above)
 
 
 class Slot:
@@ -90,20 +92,29 @@ ONE = Slot(0)
 """The only slot of a structure that is a single leaf."""
 
 
-def slotted(tree: Any, leaf: type | tuple[type, ...]) -> tuple[Any, int]:
-    """`tree` with a numbered Slot at each leaf and None at every other one, and their number."""
+def slotted(tree: Any, leaf: Leaf) -> tuple[Any, int]:
+    """A template of `tree` and the number of its leaves: a numbered Slot at each, None at everything else.
+
+    Plain tuples, lists and dicts stand for themselves, other branches are described by a `Branch`: users'
+    types are not asked to hold slots. Nothing of `tree` is held by it.
+    """
     count = 0
 
-    def place(node: Any) -> Any:
+    def place(node: Any, above: tuple[int, ...]) -> Any:
         nonlocal count
         if isinstance(node, leaf):
             count += 1
             return Slot(count - 1)
-        if (branch := parts(node)) is None:
+        if (branch := inside(node, above)) is None:
             return None
-        return branch[2]([place(child) for child in branch[1]])
+        before = count
+        above = (*above, id(node))
+        children = [place(child, above) for child in branch[1]]
+        if type(node) in (tuple, list, dict):
+            return branch[2](children)
+        return Branch(node, branch[0], children) if count > before else None
 
-    return place(tree), count
+    return place(tree, ()), count
 
 
 def filled(template: Any, values: dict[int, Any]) -> Any:
@@ -113,7 +124,13 @@ def filled(template: Any, values: dict[int, Any]) -> Any:
     >>> filled(template, {0: "x"})
     {'a': 'x', 'b': (None, None)}
     """
-    return map_leaves(lambda slot: values.get(slot.index), template, Slot)
+    if isinstance(template, Slot):
+        return values.get(template.index)
+    if isinstance(template, Branch):
+        return template.made([filled(child, values) for child in template.children])
+    if (branch := parts(template)) is None:
+        return template
+    return branch[2]([filled(child, values) for child in branch[1]])
 
 
 def unfilled(template: Any, tree: Any) -> dict[int, Any]:
@@ -125,14 +142,18 @@ def unfilled(template: Any, tree: Any) -> dict[int, Any]:
     """
     if isinstance(template, Slot):
         return {template.index: tree}
-    if (branch := parts(template)) is None:
+    if isinstance(template, Branch):
+        kind, keys, children = template.kind.__name__, template.keys, template.children
+    elif (branch := parts(template)) is not None:
+        kind, keys, children = type(template).__name__, branch[0], branch[1]
+    else:
         return {}
     other = parts(tree)
-    if other is None or other[0] != branch[0]:
+    if other is None or other[0] != keys:
         came = f"entries {other[0]}" if other is not None else f"a {type(tree).__name__}"
-        raise ValueError(f"a {type(template).__name__} with entries {branch[0]} is wanted, {came} came")
+        raise ValueError(f"a {kind} with entries {keys} is wanted, {came} came")
     values: dict[int, Any] = {}
-    for part, child in zip(branch[1], other[1], strict=True):
+    for part, child in zip(children, other[1], strict=True):
         values |= unfilled(part, child)
     return values
 
@@ -159,17 +180,21 @@ def mismatch(new: Any, old: Any, leaf: type, alike: Callable[[Any, Any], str]) -
     >>> mismatch((1, 2), (5, [6]), int, lambda new, old: "")
     'a list is wanted at [1], a int came'
     """
-    return _mismatch(new, old, leaf, alike, "")
+    return _mismatch(new, old, leaf, alike, "", ())
 
 
-def _mismatch(new: Any, old: Any, leaf: type, alike: Callable[[Any, Any], str], path: str) -> str:
+def _mismatch(
+    new: Any, old: Any, leaf: type, alike: Callable[[Any, Any], str], path: str, above: tuple[int, ...]
+) -> str:
     at = f" at {path}" if path else ""
     if isinstance(old, leaf):
         if not isinstance(new, leaf):
             return f"a {leaf.__name__} is wanted{at}, a {type(new).__name__} came"
         reason = alike(new, old)
         return f"{reason}{at}" if reason else ""
-    if (branch := parts(old)) is None:
+    if new is old:
+        return ""
+    if (branch := inside(old, above)) is None:
         # Plain values (numbers, text, None) may change freely; a tensor can't take their place.
         return f"no {leaf.__name__} is wanted{at}" if isinstance(new, leaf) else ""
     other = parts(new)
@@ -177,23 +202,8 @@ def _mismatch(new: Any, old: Any, leaf: type, alike: Callable[[Any, Any], str], 
         return f"a {type(old).__name__} is wanted{at}, a {type(new).__name__} came"
     if other[0] != branch[0]:
         return f"the entries {branch[0]} are wanted{at}, {other[0]} came"
+    above = (*above, id(old))
     for key, a, b in zip(branch[0], other[1], branch[1], strict=True):
-        if reason := _mismatch(a, b, leaf, alike, f"{path}[{key!r}]"):
+        if reason := _mismatch(a, b, leaf, alike, f"{path}[{key!r}]", above):
             return reason
     return ""
-
-
-def _refilled(tree: Any, keys: Any, new: list[Any]) -> Any:
-    # A shallow copy keeps the type and whatever else the object carries (a default factory, the
-    # attributes of a ModelOutput); constructors differ too much to be called.
-    fresh = copy.copy(tree)
-    for key, value in zip(keys, new, strict=True):
-        fresh[key] = value
-    return fresh
-
-
-def _refielded(tree: Any, names: list[str], new: list[Any]) -> Any:
-    fresh = copy.copy(tree)
-    for name, value in zip(names, new, strict=True):
-        object.__setattr__(fresh, name, value)  # frozen dataclasses too
-    return fresh

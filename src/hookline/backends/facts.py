@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from hookline.branches import inside
 from hookline.errors import Unsupported
-from hookline.trees import parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class RunFacts:
     no_costs: Unsupported | None = None
 
 
-def described(tree: Any, tensor: type, fact: Callable[[Any], TensorFact]) -> Any:
+def described(tree: Any, tensor: type, fact: Callable[[Any], TensorFact], above: tuple[int, ...] = ()) -> Any:
     """`tree` with a TensorFact for each tensor, in plain tuples, lists and dicts; small values stay.
 
     >>> described({"a": (1.5, None), "b": range(3)}, float, lambda x: TensorFact((), "float", "cpu", 8))
@@ -104,10 +104,10 @@ def described(tree: Any, tensor: type, fact: Callable[[Any], TensorFact]) -> Any
         return fact(tree)
     if tree is None or isinstance(tree, (bool, int, float, str)):
         return tree
-    if (branch := parts(tree)) is None:
+    if (branch := inside(tree, above)) is None:
         return type(tree).__name__
     keys, children, _ = branch
-    inner = [described(child, tensor, fact) for child in children]
+    inner = [described(child, tensor, fact, (*above, id(tree))) for child in children]
     if isinstance(tree, (tuple, list)):
         return tuple(inner) if isinstance(tree, tuple) else inner
     return dict(zip(map(str, keys), inner, strict=True))

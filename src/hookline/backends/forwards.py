@@ -1,64 +1,116 @@
 """Forwards: a module's forward replaced for a while, as a skip needs it.
 
 No hook can keep a forward from running. The replacement sits in the instance's __dict__, where Python
-looks before the class; a copy of the model gets the forward that was there before.
+looks before the class; a copy of the model gets the forward that was there before. Several may be there, each
+with the one before it, and go in any order and from any thread.
 """
 
 from __future__ import annotations
 
 import copy
 import itertools
+import weakref
 from collections.abc import Callable
 from typing import Any
 
+from hookline.backends.changing import changing
 from hookline.backends.tap import FunctionTap, Label
 
 _numbers = itertools.count(1)
 
 
+class Through:
+    """What a forward that was taken out does, where somebody still has it: it runs the one before."""
+
+    def __call__(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        return original(*args, **kwargs)
+
+    traced = __call__
+
+
 class ReplacedForward:
-    """Stands in for a module's forward; `fn` gets the one before and the arguments."""
+    """Stands in for a module's forward; `fn` gets the one before and the arguments.
+
+    It keeps its module alive no more than a hook does. `number` is 0 while it is not in place.
+    """
+
+    # No __dict__: what wraps it by functools.update_wrapper would get a copy of that.
+    __slots__ = ("__weakref__", "_attribute", "_class_has", "_held", "_is_method", "before", "fn", "number", "tap")
 
     def __init__(self, module: Any, attribute: str, fn: Callable[..., Any], label: Label) -> None:
-        self._module, self._attribute = module, attribute
-        self.number = next(_numbers)
+        self._held, self._attribute = weakref.ref(module), attribute
+        self.number = 0
         self.fn = fn
         self.tap = FunctionTap(fn, label)
-        self.original = self.__wrapped__ = getattr(module, attribute)
-        self.before = own_forward(module, attribute)
+        self.before: Any = None
+        self._class_has: Any = None
+        self._is_method = False
+
+    @property
+    def original(self) -> Any:
+        """The forward that was there before."""
+        if self.before is not None:
+            return self.before
+        return self._of_class(self._held())
+
+    __wrapped__ = original
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.fn(self.original, *args, **kwargs)
 
     def place(self) -> Callable[[], None]:
         """Puts it in place; returns the undoing."""
-        object.__setattr__(self._module, self._attribute, self)
+        module = self._held()
+        with changing:
+            self.before = own_forward(module, self._attribute)
+            if self.before is None:
+                found = getattr(module, self._attribute)
+                self._is_method = getattr(found, "__self__", None) is module
+                self._class_has = found.__func__ if self._is_method else found
+            self.number = next(_numbers)
+            object.__setattr__(module, self._attribute, self)
         return self.remove
 
     def remove(self) -> None:
         """Takes it out, also from between others that were placed before and after it."""
-        outer, found = None, own_forward(self._module, self._attribute)
-        while isinstance(found, ReplacedForward) and found is not self:
-            outer, found = found, found.before
-        if found is not self:
-            return  # somebody else replaced it as well; their forward still leads here, and on to ours
-        if outer is not None:
-            outer.before, outer.original = self.before, self.original
-        elif self.before is None:
-            object.__delattr__(self._module, self._attribute)
-        else:
-            object.__setattr__(self._module, self._attribute, self.before)
+        with changing:
+            module = self._held()
+            self.number = 0
+            self.fn = self.tap.fn = Through()
+            if module is None:
+                return
+            outer, found = None, own_forward(module, self._attribute)
+            while isinstance(found, ReplacedForward) and found is not self:
+                outer, found = found, found.before
+            if found is not self:
+                self._leave_to_others(module)
+            elif outer is not None:
+                outer.before = self.before
+                outer._class_has, outer._is_method = self._class_has, self._is_method
+            elif self.before is None:
+                object.__delattr__(module, self._attribute)
+            else:
+                object.__setattr__(module, self._attribute, self.before)
+
+    def _leave_to_others(self, module: Any) -> None:
+        """Somebody wrapped it: their forward leads here, and on. Where they noted it on the module, it goes."""
+        for name, value in list(vars(module).items()):
+            if value is self:
+                object.__setattr__(module, name, self.original)
+
+    def _of_class(self, module: Any) -> Any:
+        return self._class_has.__get__(module) if self._is_method else self._class_has
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         if self.before is not None:
             return copy.deepcopy(self.before, memo)
-        own = getattr(type(self._module), self._attribute)
-        return own.__get__(memo.get(id(self._module), self._module))
+        module = self._held()
+        return self._of_class(memo.get(id(module), module))
 
     def __reduce__(self) -> Any:
         if self.before is not None:
             return copy.copy, (self.before,)
-        return getattr, (self._module, self._attribute)
+        return getattr, (self._held(), self._attribute)
 
 
 def own_forward(module: Any, attribute: str) -> Any:

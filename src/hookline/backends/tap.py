@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import nullcontext
 from enum import IntEnum
+from functools import wraps
 from typing import Any, NamedTuple
+
+from hookline.backends.keywords import following
 
 
 class Rank(IntEnum):
@@ -67,6 +70,10 @@ COUNTING = Needs(inputs=False, outputs=False, replaces=False)
 """The needs of a tap that looks at no value."""
 
 
+GONE: Any = object()
+"""The output, as a tap finds it that takes kwargs and is called without; see `Tap.whole_calls_only`."""
+
+
 class Tap:
     """What hookline puts into a module: called before or after its forward, labelled, never copied.
 
@@ -90,6 +97,17 @@ class Tap:
     may_miss = False
     first_in_backward = False
 
+    def __init_subclass__(cls) -> None:
+        if cls.kwargs and cls.whole_calls_only and "__call__" in vars(cls):
+            cls.__call__ = _whole_calls_only(cls.__call__, 2 if cls.after else 1)  # type: ignore[method-assign]
+
+    whole_calls_only = True
+    """Whether it is left out of a call that is told without the kwargs it takes.
+
+    Frameworks look up at each call whether a hook takes kwargs. A call that was under way when the tap was taken
+    off still comes to it, and does not find that any more.
+    """
+
     def __call__(self, *args: Any) -> Any:
         raise NotImplementedError
 
@@ -100,8 +118,22 @@ class Tap:
         return _inert_pickle()
 
 
+def _whole_calls_only(call: Callable[..., Any], more: int) -> Callable[..., Any]:
+    """`call` of a tap that is called with `more` arguments than (module, args); with fewer it does nothing."""
+
+    @wraps(call)
+    def called(tap: Tap, module: Any, args: Any, *rest: Any) -> Any:
+        return call(tap, module, args, *rest) if len(rest) == more else None
+
+    return called
+
+
 class FunctionTap(Tap):
     """A tap that calls a function."""
+
+    whole_calls_only = False  # it looks itself
+    count = 0
+    """With how many arguments calls of a module come to it at least; set where it is placed on one."""
 
     def __init__(
         self,
@@ -119,17 +151,21 @@ class FunctionTap(Tap):
             self.needs = needs
 
     def __call__(self, *args: Any) -> Any:
-        return self.fn(*args)
+        if len(args) < self.count:
+            return None  # see `whole_calls_only`
+        if self.after or not self.kwargs:
+            return self.fn(*args)
+        return following(self.fn, *args)
 
 
 class Inert:
     """What a copy has in place of a tap: called, it takes itself out of the copy's forward hooks."""
 
     def __call__(self, module: Any, *rest: Any) -> None:
-        for name, hooks in vars(module).items():
+        for name, hooks in list(vars(module).items()):
             if name.startswith("_forward") and isinstance(hooks, dict):
-                for number in [number for number, hook in hooks.items() if hook is self]:
-                    del hooks[number]
+                for number in [number for number, hook in list(hooks.items()) if hook is self]:
+                    hooks.pop(number, None)
 
     def __reduce__(self) -> Any:
         return _inert_pickle()

@@ -2,8 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 from threading import get_ident
-from typing import Any
+from typing import Any, NamedTuple
+
+from hookline.backends.keywords import Kwargs, kwargs_of_call
+
+_numbers = itertools.count()
+
+
+class _Entry(NamedTuple):
+    number: int
+    kwargs: Kwargs  # kept, so that their identities stay their own
+    value: Any
+    outer: _Entry | None  # of a call with the very same kwargs, in which this one was made
 
 
 def call_number(module: Any, args: Any) -> int:
@@ -15,31 +27,50 @@ def call_number(module: Any, args: Any) -> int:
 
 
 class Pending:
-    """Calls under way, by the identity of their kwargs.
+    """Calls under way, by the identity of their kwargs and by thread.
 
-    That dict is made anew for each call and goes from the pre-hook to the hook, so recursion,
-    threads and exceptions can't mix calls up.
+    That dict is made anew for each call and goes from the pre-hook to the hook, so recursion, tasks,
+    threads and exceptions can't mix calls up: a call that failed is finished by no other one.
     """
 
     __slots__ = ("_entries",)
 
     def __init__(self) -> None:
-        self._entries: dict[int, tuple[Any, Any, int]] = {}
+        self._entries: dict[tuple[int, int], _Entry] = {}
 
     def put(self, kwargs: Any, entry: Any) -> None:
-        self._entries[id(kwargs)] = kwargs, entry, get_ident()  # kwargs is kept, so that its id stays its own
+        key = id(kwargs), get_ident()
+        self._entries[key] = _Entry(next(_numbers), kwargs_of_call(kwargs), entry, self._entries.get(key))
 
     def take(self, kwargs: Any) -> Any:
         """The entry of the call with these kwargs; None where there is none."""
-        found = self._entries.pop(id(kwargs), None)
-        if found is None and self._entries:
-            # Somebody's later pre-hook replaced the kwargs: the latest call under way in this thread is meant.
-            here = get_ident()
-            for key, (_, entry, thread) in reversed(list(self._entries.items())):
-                if thread == here:
-                    del self._entries[key]
-                    return entry
-        return None if found is None else found[1]
+        here = get_ident()
+        found = self._entries.pop((id(kwargs), here), None) or self._handed_on(kwargs, here)
+        if found is None:
+            return None
+        if found.outer is not None:
+            self._entries[id(kwargs), here] = found.outer
+        elif self._entries:
+            self._forget_failed(found.number, here)
+        return found.value
+
+    def _handed_on(self, kwargs: Any, here: int) -> _Entry | None:
+        """The entry of a call whose kwargs a later tap replaced by these."""
+        for key, entry in list(self._entries.items()):
+            if key[1] == here and any(stood is kwargs for stood in entry.kwargs):
+                return self._entries.pop(key, None)
+        return None
+
+    def _forget_failed(self, number: int, here: int) -> None:
+        """Drops what is left of calls within the one that has come to its end: none of them will."""
+        for key, entry in list(self._entries.items()):
+            if key[1] == here and entry.number > number:
+                self._entries.pop(key, None)
+
+    def drained(self) -> list[Any]:
+        """The entries of calls that never came to their end; none is waited for any more."""
+        entries, self._entries = self._entries, {}
+        return [entry.value for entry in entries.values()]
 
     def __len__(self) -> int:
         return len(self._entries)

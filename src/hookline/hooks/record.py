@@ -17,6 +17,7 @@ from typing import Any
 
 from hookline.backends import resolve
 from hookline.backends.protocol import Backend, FunctionTap, Label, Needs, Rank, Tap, Wish
+from hookline.backends.tap import GONE
 from hookline.errors import InvalidArgument
 from hookline.hooks.budget import Budget, parse_bytes
 from hookline.hooks.calls import ONE_ARGUMENT, Call, SiteRecord, Store
@@ -291,9 +292,11 @@ class _FullSiteRecorder(_SiteRecorder):
         self.pending.put(new_kwargs, (call, listener))
         return None if new_args is args and new_kwargs is kwargs else (new_args, new_kwargs)
 
-    def __call__(self, module: Any, args: Any, kwargs: Any, output: Any) -> Any:  # type: ignore[override]
+    whole_calls_only = False  # it looks itself: a wrapper would count as somebody who has the output
+
+    def __call__(self, module: Any, args: Any, kwargs: Any, output: Any = GONE) -> Any:  # type: ignore[override]
         references = getrefcount(output)
-        if (entry := self.pending.take(kwargs)) is None:
+        if output is GONE or (entry := self.pending.take(kwargs)) is None:
             return None
         call, listener = entry
         new = listener.leave(output, call_number(module, args), references) if listener is not None else output

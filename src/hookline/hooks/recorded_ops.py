@@ -26,8 +26,8 @@ class RecordedOps:
 
     def __init__(self, recorder: Recorder, chosen: Chosen) -> None:
         self.inputs = recorder.inputs
-        self.is_mine = recorder.belongs_here
-        self._recorder, self._chosen = recorder, chosen
+        self._recorder: Recorder | None = recorder
+        self._chosen, self._grads = chosen, recorder.grads
         self._store = recorder._store
         self._sites: dict[str, SiteRecord] = {}
         self._seen: set[Operator] = set()
@@ -35,23 +35,32 @@ class RecordedOps:
 
     def place(self, model: Any, label: Label) -> Callable[[], None]:
         """Attaches to the modules of the recording; returns the undoing."""
+        assert self._recorder is not None
         places = {site.place.name: site.place.module for site in self._recorder.sites}
         return self._recorder._backend.hook_operators(model, places, self, label)
 
+    def is_mine(self) -> bool:
+        """Whether operators that run in the current context are this recording's."""
+        recorder = self._recorder
+        return recorder is not None and recorder.belongs_here()
+
     def explain(self) -> None:
-        """Has the audit tell of each pattern by which no operator ran."""
+        """Has the audit tell of each pattern by which no operator ran; the recording is over then."""
+        recorder, self._recorder = self._recorder, None  # which refers to this: no cycle is left
+        if recorder is None:
+            return
         for pattern in self._chosen.patterns:
             if not any(means(pattern, operator) for operator in self._seen):
                 silent = SiteRecord(f"*/{pattern}", (), None)
                 silent.why = "no operator of that name ran in the modules chosen"
-                self._recorder.recording.add(silent)
+                recorder.recording.add(silent)
 
     @property
     def key(self) -> Hashable:
-        return self._chosen.patterns, self.inputs, self._recorder.grads
+        return self._chosen.patterns, self.inputs, self._grads
 
     def wants(self, operator: Operator, phase: str) -> bool:
-        return operator in self._chosen and (phase == FORWARD or self._recorder.grads)
+        return operator in self._chosen and (phase == FORWARD or self._grads)
 
     def before(self, step: Step, call: int, tensors: Sequence[Any], source: str | None) -> None:
         keep = partial(self._store.tensor, site=step.site)
@@ -59,7 +68,7 @@ class RecordedOps:
 
     def after(self, step: Step, call: int, output: Any, source: str | None) -> None:
         recorder, store = self._recorder, self._store
-        if not store.open:
+        if recorder is None or not store.open:
             return
         site = self._sites.get(step.site)
         if site is None:

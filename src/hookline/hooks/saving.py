@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from hookline.backends import named
+from hookline.branches import Branch, inside
 from hookline.errors import RunError
 from hookline.hooks.budget import Cell
 from hookline.hooks.calls import MISSING, Call, SiteRecord, loaded
 from hookline.hooks.files import reader_of, write_tensors
 from hookline.hooks.recording import Recording
-from hookline.trees import Slot, parts
+from hookline.trees import Slot
 
 VERSION = 1
 TREES = ("_output", "_input", "_kwargs", "_template_in", "_template_out")
@@ -111,7 +112,7 @@ class _Writer:
         self._tensor = tensor
         self.tensors: dict[str, Any] = {}
 
-    def tree(self, tree: Any) -> Any:
+    def tree(self, tree: Any, above: tuple[int, ...] = ()) -> Any:
         if isinstance(tree, self._tensor):
             key = str(len(self.tensors))
             self.tensors[key] = tree
@@ -122,10 +123,12 @@ class _Writer:
             return {"complex": [tree.real, tree.imag]}
         if isinstance(tree, Slot):
             return {"slot": tree.index}
-        if (branch := parts(tree)) is None:
-            return {"opaque": repr(tree)}
+        if isinstance(tree, Branch):
+            tree = tree.made(tree.children)
+        if (branch := inside(tree, above)) is None:
+            return {"opaque": _shown(tree)}
         keys, children, _ = branch
-        items = [self.tree(child) for child in children]
+        items = [self.tree(child, (*above, id(tree))) for child in children]
         if hasattr(tree, "_fields"):
             return {"namedtuple": type(tree).__name__, "keys": keys, "items": items}
         if isinstance(tree, (tuple, list)):
@@ -133,6 +136,13 @@ class _Writer:
         if dataclasses.is_dataclass(tree) and not isinstance(tree, dict):
             return {"dataclass": type(tree).__name__, "keys": keys, "items": items}
         return {"dict": [self.tree(key) for key in keys], "items": items}
+
+
+def _shown(thing: Any) -> str:
+    try:
+        return repr(thing)
+    except Exception:  # a user's __repr__, or a chain of objects without end
+        return f"<a {type(thing).__name__}>"
 
 
 def _tree(saved: Any, tensors: Any) -> Any:

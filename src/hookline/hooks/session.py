@@ -3,20 +3,38 @@
 Several recordings and edits may be open on one model at once. A call of the model belongs to the
 blocks that were opened in its own context (thread or asyncio task). A context that has opened none,
 such as a worker thread of DataParallel or of a pool, belongs to all open blocks.
+
+A task gets a copy of the context that starts it, and a block may be left in another context than it was
+opened in. So contexts share lists, and a block that ends is taken out of every list it is in.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+import weakref
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-_opened: ContextVar[tuple[int, ...]] = ContextVar("hookline_sessions", default=())
+from hookline.backends.changing import changing
+
+
+class _Blocks(list[int]):
+    """The numbers of the sessions that were opened in a context, or in the one it was copied from."""
+
+    __slots__ = ("__weakref__",)
+    __hash__ = object.__hash__  # type: ignore[assignment]  # a set of the very lists, whatever is in them
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
+_opened: ContextVar[Sequence[int]] = ContextVar("hookline_sessions", default=())
 _numbers = itertools.count(1)
+_everywhere: weakref.WeakSet[_Blocks] = weakref.WeakSet()
 
 opened = _opened.get
-"""The numbers of the sessions opened in the current context; read on every event."""
+"""The numbers of the open sessions of the current context; read on every event."""
 
 
 class Session:
@@ -24,32 +42,46 @@ class Session:
 
     >>> session = Session(); session.open(); session.sees_this_context()
     True
-    >>> session.close(); opened()
-    ()
+    >>> session.close(); session.sees_this_context(), list(opened())
+    (False, [])
     """
 
-    __slots__ = ("number",)
+    __slots__ = ("is_open", "number")
 
     def __init__(self) -> None:
         self.number = next(_numbers)
+        self.is_open = False
 
     def open(self) -> None:
-        _opened.set((*_opened.get(), self.number))
+        self._enter(beside=True)
 
     def close(self) -> None:
-        # No token reset: an exit may run in another context than its enter (a generator, a callback).
-        _opened.set(tuple(number for number in _opened.get() if number != self.number))
+        """Ends the claim, in whatever context; a second time does nothing."""
+        self.is_open = False
+        with changing:
+            for blocks in _everywhere:
+                while self.number in blocks:
+                    blocks.remove(self.number)
 
     @contextmanager
     def alone(self) -> Iterator[None]:
         """For this block, events of this context belong to no other session."""
-        token = _opened.set((self.number,))
+        before = _opened.get()
+        self._enter(beside=False)
         try:
             yield
         finally:
-            _opened.reset(token)
+            self.close()
+            _opened.set(before)
 
     def sees_this_context(self) -> bool:
         """Whether what happens in the current context belongs to this session."""
         mine = opened()
-        return not mine or self.number in mine
+        return self.is_open and (not mine or self.number in mine)
+
+    def _enter(self, *, beside: bool) -> None:
+        with changing:
+            blocks = _Blocks([*_opened.get(), self.number] if beside else [self.number])
+            _everywhere.add(blocks)
+            self.is_open = True
+        _opened.set(blocks)

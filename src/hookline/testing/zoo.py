@@ -200,6 +200,15 @@ class Answer:
     count: int = 3
 
 
+class Checked(dict[str, torch.Tensor]):
+    """Takes tensors only: nothing else can stand in its entries for a while."""
+
+    def __setitem__(self, key: str, value: torch.Tensor) -> None:
+        if not isinstance(value, torch.Tensor):
+            raise TypeError(f"a tensor is wanted at {key!r}, a {type(value).__name__} came")
+        super().__setitem__(key, value)
+
+
 class Structured(nn.Module):
     """Returns its two results in whatever structure it was made with."""
 
@@ -232,6 +241,14 @@ def _answer(a: Any, b: Any) -> Any:
     return Answer(a, {"b": (b,)})
 
 
+def _shape(a: Any, b: Any) -> Any:
+    return a, a.shape, [b, b.size()]
+
+
+def _checked(a: Any, b: Any) -> Any:
+    return Checked(a=a, b=b)
+
+
 def _none(a: Any, b: Any) -> Any:
     return None
 
@@ -247,6 +264,8 @@ for _name, _pack in {
     "nested tuple": _nested,
     "dict": _dict,
     "dataclass": _answer,
+    "shape": _shape,
+    "checked dict": _checked,
 }.items():
     ZOO.append(
         Specimen(f"{_name} output", lambda pack=_pack: (Structured(pack), (_x(2, 3),), {}))  # type: ignore[misc]
@@ -277,6 +296,31 @@ class KeywordOnly(nn.Module):
 @_specimen("called with keywords only")
 def _() -> Any:
     return KeywordOnly(), (), {"x": _x(2, 3), "bias": _x(2, 3)}
+
+
+class TakesShape(nn.Module):
+    """Hands shapes to its parts, as models with patches do."""
+
+    class Inner(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.lin = nn.Linear(3, 3)
+
+        def forward(self, x: torch.Tensor, shape: torch.Size, *, size: torch.Size) -> Any:
+            return self.lin(x).reshape(shape), size
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = self.Inner()
+
+    def forward(self, x: torch.Tensor) -> Any:
+        out, size = self.inner(x, x.shape, size=x.size())
+        return out.expand(size)
+
+
+@_specimen("shapes among the arguments")
+def _() -> Any:
+    return TakesShape(), (_x(2, 3),), {}
 
 
 class ManyInputs(nn.Module):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
@@ -51,6 +52,7 @@ class Gathered:
         self._reduced: dict[Key, list[Reduced]] = {}
         self._channels: dict[Key, list[Reduced]] = {}
         self._numbers: dict[tuple[Key, str], Any] = {}
+        self._adding = threading.Lock()  # a step may end in one thread while another one adds to it
 
     def __bool__(self) -> bool:
         return bool(self._reduced)
@@ -67,9 +69,13 @@ class Gathered:
             # (The arrays of MXNet can't be referred to weakly.)
             with suppress(TypeError):
                 self._latest = weakref.ref(tensor), self._writes(tensor), reduced
-        self._reduced.setdefault(key, []).append(reduced)
+        channels = None
         if dim is not None and key.kind in BY_CHANNEL and tensor.ndim > dim:
-            self._channels.setdefault(key, []).append(reduce_channels(tensor, dim))
+            channels = reduce_channels(tensor, dim)
+        with self._adding:
+            self._reduced.setdefault(key, []).append(reduced)
+            if channels is not None:
+                self._channels.setdefault(key, []).append(channels)
 
     def forget_latest(self) -> None:
         """What comes next is reduced, also if it is the tensor that came last."""
@@ -82,9 +88,10 @@ class Gathered:
     def rows(self, step: int, rank: int) -> list[Row]:
         """The rows of the step, after one transfer for all of them; nothing is gathered any more."""
         self._latest = None
-        reduced, self._reduced = self._reduced, {}
-        channels, self._channels = self._channels, {}
-        numbers, self._numbers = self._numbers, {}
+        with self._adding:
+            reduced, self._reduced = self._reduced, {}
+            channels, self._channels = self._channels, {}
+            numbers, self._numbers = self._numbers, {}
         stats = iter(collect([part for parts in reduced.values() for part in parts]))
         rows: dict[Key, Row] = {}
         for key, parts in reduced.items():
@@ -100,7 +107,8 @@ class Gathered:
                 **values(merged, self._wanted.stats),
             }
         for (key, name), number in numbers.items():
-            rows[key][name] = float(number)
+            if key in rows:
+                rows[key][name] = float(number)
         self._add_channels(rows, channels)
         _add_ratios(rows)
         return list(rows.values())

@@ -8,6 +8,7 @@ from sys import getrefcount
 from typing import TYPE_CHECKING, Any
 
 from hookline.backends.protocol import FunctionTap, Label, Needs, Tap, Wish
+from hookline.backends.tap import GONE
 from hookline.hooks.pending import Pending, call_number
 from hookline.hooks.select import Place
 from hookline.hooks.session import opened
@@ -110,9 +111,11 @@ class FullWatcher(OutputWatcher):
         self.pending.put(new_kwargs, (None if repeated else key, listener))
         return None if new_args is args and new_kwargs is kwargs else (new_args, new_kwargs)
 
-    def __call__(self, module: Any, args: Any, kwargs: Any, output: Any) -> Any:  # type: ignore[override]
+    whole_calls_only = False  # it looks itself: a wrapper would count as somebody who has the output
+
+    def __call__(self, module: Any, args: Any, kwargs: Any, output: Any = GONE) -> Any:  # type: ignore[override]
         references = getrefcount(output)
-        if (entry := self.pending.take(kwargs)) is None:
+        if output is GONE or (entry := self.pending.take(kwargs)) is None:
             return None
         key, listener = entry
         if key is not None:

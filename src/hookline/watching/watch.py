@@ -5,6 +5,7 @@ Upstream: hooks (select, taps, sessions), lines (reduce), a backend (optimizer s
 
 from __future__ import annotations
 
+import threading
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
@@ -140,7 +141,8 @@ class Watch:
         self._attached = ExitStack()
         self._taps: Handle | None = None
         self._watchers: list[OutputWatcher] = []
-        self._ops = None if ops is None else WatchedOps(self, ops)
+        self._chosen = ops
+        self._ops: WatchedOps | None = None
         self._line = ""
         self._scale: float | None = None
         self._mode = "train"
@@ -149,6 +151,7 @@ class Watch:
         self._by_hand = False  # steps are told, see `steps_by_hand`
         self._due = False  # an optimizer has stepped, and the model has not been called since
         self._recording = False  # the step under way is one that is recorded
+        self._stepping = threading.RLock()  # any thread that calls the model may end a step
 
     # Reading
 
@@ -156,8 +159,9 @@ class Watch:
         """The rows in memory: dicts with site, kind, step, call, rank, mode and the statistics."""
         if self.is_open:
             self.backend.settled()
-        self.finish_step()
-        return self._table.rows(site, kind, step)
+        with self._stepping:
+            self.finish_step()
+            return self._table.rows(site, kind, step)
 
     def plot(self, site: str | None = None, kind: str = "output") -> Any:
         """The Figure with mean, std and near-zero curves and colourful dimensions of the chosen sites."""
@@ -210,6 +214,7 @@ class Watch:
         if self.is_open:
             raise InvalidArgument("this watch block is open already; call watch(...) again.")
         self._line = line = callers_line()
+        self._ops = None if self._chosen is None else WatchedOps(self, self._chosen)
         kind = FullWatcher if self._inputs else OutputWatcher
         self._watchers = [
             kind(self, place, Label("watch", "watching", place.name, line)) for place in self._places
@@ -251,12 +256,20 @@ class Watch:
     ) -> None:
         self.session.close()
         self._attached.close()
-        self.finish_step()
-        self.is_open = False
-        self._end_step(self.now)  # what came after the last optimizer step, validation say
+        with self._stepping:
+            self.finish_step()
+            self.is_open = False
+            self._end_step(self.now)  # what came after the last optimizer step, validation say
         self._progress.close()
         self._table.close()
-        self._watchers = []
+        # These refer to the watch, and taps that call a watcher to that: no cycle is left.
+        for watcher in self._watchers:
+            if isinstance(watcher, FullWatcher):
+                watcher.pending.drained()
+            for _, tap in watcher.wishes():
+                if isinstance(tap, FunctionTap):
+                    tap.fn = _nothing
+        self._watchers, self._ops = [], None
 
     # What happens in a step
 
@@ -270,15 +283,20 @@ class Watch:
 
     def finish_step(self) -> None:
         """Ends the step of an optimizer that has stepped, if there is one."""
-        if self._due:
-            self._end_step(self.now + 1)
+        with self._stepping:
+            if self._due:
+                self._end_step(self.now + 1)
+
+    def _is_mine(self) -> bool:
+        """Whether the call under way is one of this block, and no repetition of an earlier one."""
+        return self.session.sees_this_context() and not self.backend.in_recompute()
 
     def _part_begins(self, module: Any, args: Any) -> None:
-        if self._due and not self.backend.in_recompute():
+        if self._due and self._is_mine():
             self.finish_step()
 
     def _forward_begins(self, module: Any, args: Any) -> None:
-        if self.backend.in_recompute():
+        if not self._is_mine():
             return
         if self._depth == 0:
             self.finish_step()
@@ -287,28 +305,31 @@ class Watch:
         self._depth += 1
 
     def _forward_ends(self, module: Any, args: Any, output: Any) -> None:
-        if self.backend.in_recompute():
+        if not self._is_mine():
             return
         self._depth = 0
         if not self._trained and not self.backend.needs_gradient(output):
-            self._end_step(self.now + 1)  # nobody trains: each call of the model is a step
+            with self._stepping:
+                if self.is_open:
+                    self._end_step(self.now + 1)  # nobody trains: each call of the model is a step
 
     def _before_step(self, held: set[int], gradients: Mapping[int, Any] | None = None) -> None:
-        if self._by_hand:
+        if self._by_hand or not self.is_open:
             return
         self._trained = True
         if self._recording and self._weights is not None:
             self._guarded(partial(self._weights.before_step, held, gradients))
 
     def _after_step(self, held: set[int]) -> None:
-        if self._by_hand:
+        if self._by_hand or not self.is_open:
             return
         if self._recording and self._weights is not None:
             self._guarded(partial(self._weights.after_step, self.gathered))
         # Further optimizers may step as well before the model runs again: still the same step. The taps
         # are switched here all the same, since a pre-hook of the next call would come too late for some.
-        self._due = True
-        self._switch(self.now + 1)
+        with self._stepping:
+            self._due = True
+            self._switch(self.now + 1)
 
     def _guarded(self, work: Callable[[], None]) -> None:
         try:
@@ -318,16 +339,17 @@ class Watch:
             warnings.warn(f"watching parameters failed and stops: {type(error).__name__}: {error}", stacklevel=2)
 
     def _end_step(self, next_step: int) -> None:
-        if self.gathered:
-            rows = self.gathered.rows(self.now, self.backend.rank())
-            self._table.add(rows)
-            self._progress.tell(self.now, len(rows))
-        self.now = next_step
-        self._due = False
-        self._scale = None
-        self.new_forward()
-        self._switch(next_step)
-        self._recording = self._taps is not None
+        with self._stepping:
+            if self.gathered:
+                rows = self.gathered.rows(self.now, self.backend.rank())
+                self._table.add(rows)
+                self._progress.tell(self.now, len(rows))
+            self.now = next_step
+            self._due = False
+            self._scale = None
+            self.new_forward()
+            self._switch(next_step)
+            self._recording = self._taps is not None
 
     def _switch(self, step: int) -> None:
         """Puts the taps on for a step that is recorded and takes them off for one that is not."""
@@ -343,3 +365,7 @@ class Watch:
         elif not wanted and self._taps is not None:
             self._taps.remove()
             self._taps = None
+
+
+def _nothing(*told: Any) -> None:
+    """What a tap does when its watch is over."""

@@ -19,6 +19,8 @@ from torch.autograd.variable import Variable
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
 from torch.utils.hooks import RemovableHandle
 
+from hookline.backends.changing import changing
+
 Fn = TypeVar("Fn", bound=Callable[..., Any])
 Hooks = tuple["OrderedDict[int, Any]", "OrderedDict[int, bool]"]
 
@@ -96,13 +98,15 @@ def around_backward(context: Callable[[], Any]) -> Callable[[], None]:
     What a backward computes belongs to the dispatch modes that are on when it starts; nothing that hooks
     into its nodes comes early enough. A public hook on the start of a backward would replace this.
     """
-    _around_backward.append(context)
-    _set_engine()
+    with changing:
+        _around_backward.append(context)
+        _set_engine()
 
     def undo() -> None:
-        if context in _around_backward:
-            _around_backward.remove(context)
-        _set_engine()
+        with changing:
+            if context in _around_backward:
+                _around_backward.remove(context)
+            _set_engine()
 
     return undo
 
@@ -111,14 +115,16 @@ def observe_backwards(observer: Callable[[EngineRun], Any]) -> tuple[Callable[[]
     """(start, stop): between these, every backward runs within `observer(run)`, in all threads."""
 
     def start() -> None:
-        if observer not in _observers:
-            _observers.append(observer)
-            _set_engine()
+        with changing:
+            if observer not in _observers:
+                _observers.append(observer)
+                _set_engine()
 
     def stop() -> None:
-        if observer in _observers:
-            _observers.remove(observer)
-            _set_engine()
+        with changing:
+            if observer in _observers:
+                _observers.remove(observer)
+                _set_engine()
 
     return start, stop
 
@@ -162,6 +168,29 @@ _saved_hooks: Callable[[bool], Any] = torch._C._autograd._top_saved_tensors_defa
 def fresh_hook_id() -> int:
     """A number that no other hook has; one serves for all modules of one attachment."""
     return int(RemovableHandle(OrderedDict()).id)
+
+
+_plain_registration = RemovableHandle.__init__
+_told_first: list[Callable[[Any, int], None]] = []
+
+
+def _registration(handle: Any, hooks_dict: Any, *, extra_dict: Any = None) -> None:
+    _plain_registration(handle, hooks_dict, extra_dict=extra_dict)
+    for tell in list(_told_first):
+        tell(hooks_dict, handle.id)
+
+
+def before_registering(tell: Callable[[Any, int], None] | None) -> None:
+    """Has `tell(hooks, number)` called before anybody puts a hook into `hooks` under `number`; None ends that.
+
+    torch makes a RemovableHandle first and then writes the entry: an entry that is there already is replaced, and
+    keeps its place. A hook that runs after all others, whenever these were registered, would replace this.
+    """
+    _told_first[:] = [] if tell is None else [tell]
+    if tell is not None and RemovableHandle.__init__ is _plain_registration:
+        RemovableHandle.__init__ = _registration  # type: ignore[method-assign, assignment]
+    elif tell is None and RemovableHandle.__init__ is _registration:
+        RemovableHandle.__init__ = _plain_registration  # type: ignore[method-assign]
 
 
 def listen(tensor: torch.Tensor, fn: Callable[[torch.Tensor], Any]) -> None:

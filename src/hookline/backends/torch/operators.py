@@ -56,7 +56,7 @@ class OperatorMode(QuickDispatchMode):
         self.listener = listener
         self.local = _Thread()
         self.open = True
-        self._modules = modules
+        self._modules = [(name, weakref.ref(module)) for name, module in modules]
         self._starts: dict[tuple[str, str], Step] = {}
         self._trails: list[Trail] = []
         self._owners: dict[int, tuple[weakref.ref[torch.Tensor], Scope | None]] = {}
@@ -171,8 +171,9 @@ class OperatorMode(QuickDispatchMode):
         found = self._owners.get(id(parameter))
         if found is None or found[0]() is not parameter:
             self._owners.clear()
-            for name, module in self._modules:
-                for own, held in module.named_parameters(name, recurse=False):
+            for name, found_module in self._modules:
+                module = found_module()
+                for own, held in () if module is None else module.named_parameters(name, recurse=False):
                     scope = Scope(own, 0, self.start(own, FORWARD))
                     self._owners.setdefault(id(held), (weakref.ref(held), scope))
             found = self._owners.setdefault(id(parameter), (weakref.ref(parameter), None))

@@ -1,19 +1,28 @@
-"""Taps in the hook dictionaries of torch modules, where torch's own hooks are: beside anybody else's."""
+"""Taps in the hook dictionaries of torch modules, where torch's own hooks are: beside anybody else's.
+
+Other threads may be calling the modules meanwhile. A call takes a copy of the dictionary in one step, and then
+looks up for each hook of it whether that takes kwargs. So every change here is a single step (an entry put,
+moved, popped) that leaves the dictionary right, the note that a tap takes kwargs is there before the tap is, and
+a tap that is called without them was taken off during the call (`Tap.whole_calls_only`).
+"""
 
 from __future__ import annotations
 
 import itertools
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from typing import Any
 
 from torch import nn
 
+from hookline.backends.changing import changing
 from hookline.backends.forwards import ReplacedForward, replaced
 from hookline.backends.points import Point
-from hookline.backends.protocol import Inert, Label, Rank, Tap, Wish
+from hookline.backends.protocol import FunctionTap, Inert, Label, Rank, Tap, Wish
 from hookline.backends.torch.compat import (
+    before_registering,
     fresh_hook_id,
     hook_dicts,
     never_compiled,
@@ -33,75 +42,91 @@ traced_instead(ReplacedForward.__call__, call_of_replaced)
 
 
 class Attached:
-    """The wishes of one attachment, held by its first tap: found as long as the modules are there."""
+    """One attachment, held by its first tap: found as long as that is there. It keeps no module alive."""
 
     def __init__(self, wishes: list[Wish]) -> None:
-        self.wishes = wishes
+        self._modules = [weakref.ref(module) for module in {id(m): m for m, _ in wishes}.values()]
+
+    def modules(self) -> list[nn.Module]:
+        return [module for held in self._modules if (module := held()) is not None]
 
 
 def replace_forward(module: nn.Module, fn: Callable[..., Any], label: Label) -> Callable[[], None]:
     """Has `fn(original_forward, *args, **kwargs)` run in place of the forward; returns the undoing."""
+    held = weakref.ref(module)
     restore = replaced("forward", module, fn, label)
     if was_compiled():
-        retarget(module)
+        _retarget([module])
 
     def undo() -> None:
         restore()
-        if was_compiled():
-            retarget(module)
+        if was_compiled() and (module := held()) is not None:
+            _retarget([module])
 
     return undo
 
 
 def tapped_modules() -> list[nn.Module]:
     """Every module that has a tap now."""
-    found = {id(module): module for attached in list(_attached) for module, _ in attached.wishes}
+    found = {id(module): module for attached in list(_attached) for module in attached.modules()}
     return list(found.values())
 
 
 def place(wishes: list[Wish]) -> Callable[[], None]:
-    """Puts a tap into a hook dictionary for each wish; returns what takes them all out again."""
+    """Puts a tap into a hook dictionary for each wish; returns what takes them all out again.
+
+    What is returned keeps no module alive, and nothing that hangs on one.
+    """
     number = fresh_hook_id()
     attached = Attached(wishes)
-    entries: list[tuple[OrderedDict[int, Any], OrderedDict[int, bool], int]] = []
+    entries: list[tuple[weakref.ref[nn.Module], bool, int]] = []
 
     def remove() -> None:
-        for hooks, flags, key in entries:
-            hooks.pop(key, None)
-            flags.pop(key, None)
-        entries.clear()
-        _attached.discard(attached)
-        if was_compiled():
-            _retarget(attached.wishes)
-        attached.wishes = []
+        with changing:
+            for held, after, key in entries:
+                if (module := held()) is not None:
+                    hooks, flags = hook_dicts(module, after=after)
+                    hooks.pop(key, None)
+                    flags.pop(key, None)
+            _attached.discard(attached)
+            if not _attached:
+                before_registering(None)
+            if was_compiled():
+                _retarget(attached.modules())
+            entries.clear()
 
-    try:
-        for module, tap in wishes:
-            hooks, flags = hook_dicts(module, after=tap.after)
-            key = number if number not in hooks else fresh_hook_id()
-            entries.append((hooks, flags, key))
-            tap.order = next(_order)
-            hooks[key] = tap
-            if tap.kwargs:
-                flags[key] = True
-            if len(hooks) > 1:
-                _sort(hooks, after=tap.after)
-            if type(tap) not in _traceable:
-                _make_traceable(type(tap))
-        if wishes:
-            wishes[0].tap.attached = attached  # type: ignore[attr-defined]
-            _attached.add(attached)
-        if was_compiled():
-            _retarget(wishes)
-    except BaseException:
-        remove()
-        raise
+    with changing:
+        try:
+            before_registering(_make_room)
+            if wishes:
+                wishes[0].tap.attached = attached  # type: ignore[attr-defined]
+                _attached.add(attached)
+            for module, tap in wishes:
+                hooks, flags = hook_dicts(module, after=tap.after)
+                key = number if number not in hooks else fresh_hook_id()
+                entries.append((weakref.ref(module), tap.after, key))
+                tap.order = next(_order)
+                if isinstance(tap, FunctionTap):
+                    tap.count = 2 + tap.kwargs + tap.after
+                if tap.kwargs:
+                    flags[key] = True
+                hooks[key] = tap
+                if len(hooks) > 1:
+                    _sort(hooks, after=tap.after)
+                if type(tap) not in _traceable:
+                    _make_traceable(type(tap))
+            if was_compiled():
+                _retarget(attached.modules())
+        except BaseException:
+            remove()
+            raise
     return remove
 
 
-def _retarget(wishes: list[Wish]) -> None:
-    for module in {id(module): module for module, _ in wishes}.values():
-        retarget(module)
+def _retarget(modules: Iterable[nn.Module]) -> None:
+    with changing:
+        for module in modules:
+            retarget(module)
 
 
 def _make_traceable(kind: type[Tap]) -> None:
@@ -116,28 +141,51 @@ def _sort(hooks: OrderedDict[int, Any], *, after: bool) -> None:
 
     Edits and foreign hooks stay where they were registered; within one rank, so does everything.
     """
-    taps = [(number, tap) for number, tap in hooks.items() if isinstance(tap, Tap)]
-    for number, tap in taps:
-        if tap.rank is Rank.ORIGINAL:
-            hooks.move_to_end(number, last=False)
-    late = [(number, tap) for number, tap in taps if tap.rank > Rank.EDIT]
-    late.sort(key=lambda item: (item[1].rank if after else -item[1].rank, item[1].order))
-    for number, _ in late:
-        hooks.move_to_end(number)
+    found = list(hooks.items())
+    taps = [(number, tap) for number, tap in found if isinstance(tap, Tap)]
+    first = [number for number, tap in taps if tap.rank is Rank.ORIGINAL]
+    late = [(tap.rank if after else -tap.rank, tap.order, number) for number, tap in taps if tap.rank > Rank.EDIT]
+    last = [number for *_, number in sorted(late)]
+    with suppress(KeyError):  # somebody emptied the dictionary
+        if first != [number for number, _ in found[: len(first)]]:
+            for number in reversed(first):
+                hooks.move_to_end(number, last=False)
+        if last != [number for number, _ in found[len(found) - len(last) :]]:
+            for number in last:
+                hooks.move_to_end(number)
+
+
+def _make_room(hooks: Any, number: int) -> None:
+    """Has the hook that somebody is about to register come before hookline's later taps.
+
+    A recording keeps what leaves a module, also where it is open when a hook comes that replaces that.
+    """
+    if type(hooks) is not OrderedDict or not hooks:
+        return
+    last = list(hooks.values())[-1]
+    if isinstance(last, Tap) and last.rank > Rank.EDIT:
+        with changing:
+            hooks[number] = _nothing_yet  # what is put under this number next takes its place, and stays there
+            _sort(hooks, after=last.after)
+
+
+def _nothing_yet(*told: Any) -> None:
+    """Stands where a hook will be in a moment."""
 
 
 def taps_on(module: nn.Module) -> Iterator[Tap]:
     """Every tap on this module: of its calls, its parameters and its state dict."""
-    for name, value in vars(module).items():
+    for name, value in list(vars(module).items()):
         if name.endswith("_hooks") and isinstance(value, dict):
-            for hook in value.values():
+            for hook in list(value.values()):
                 if not isinstance(hook, Tap):
                     hook = getattr(hook, "hook", None)  # torch wraps hooks on load_state_dict
                 if isinstance(hook, Tap):
                     yield hook
     forward = vars(module).get("forward")
     while isinstance(forward, ReplacedForward):
-        yield forward.tap
+        if forward.number:
+            yield forward.tap
         forward = forward.before
     for parameter in module.parameters(recurse=False):
         yield from (hook for hook in tensor_hooks(parameter) if isinstance(hook, Tap))

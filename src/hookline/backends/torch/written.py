@@ -13,7 +13,7 @@ from typing import Any
 
 from torch import nn
 
-from hookline.backends.forwards import ReplacedForward
+from hookline.backends.forwards import ReplacedForward, Through
 from hookline.backends.operators import FORWARD, OpListener
 from hookline.backends.protocol import Label
 from hookline.backends.torch import compat
@@ -49,8 +49,10 @@ def hook_written(
 class _PartForward(ReplacedForward):
     """The forward of a module whose operators are told."""
 
+    __slots__ = ("_mode", "_name", "_start")
+
     def __init__(self, mode: OperatorMode, name: str, module: nn.Module, label: Label) -> None:
-        super().__init__(module, "forward", self._called, label)
+        super().__init__(module, "forward", Through(), label)
         self._mode, self._name, self._start = mode, name, mode.start(name, FORWARD)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -62,8 +64,6 @@ class _PartForward(ReplacedForward):
             return self.original(*args, **kwargs)
         finally:
             mode.leave(scope)
-
-    _called = __call__
 
     def _outermost(self, *args: Any, **kwargs: Any) -> Any:
         mode = self._mode
@@ -83,8 +83,10 @@ class _PartForward(ReplacedForward):
 class _ModelForward(ReplacedForward):
     """The forward of a model only parts of which are listened to: it tells where calls are counted anew."""
 
+    __slots__ = ("_mode",)
+
     def __init__(self, mode: OperatorMode, module: nn.Module, label: Label) -> None:
-        super().__init__(module, "forward", self._called, label)
+        super().__init__(module, "forward", Through(), label)
         self._mode = mode
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -96,8 +98,6 @@ class _ModelForward(ReplacedForward):
             return self.original(*args, **kwargs)
         finally:
             local.depth -= 1
-
-    _called = __call__
 
 
 @cache

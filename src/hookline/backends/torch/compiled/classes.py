@@ -12,6 +12,7 @@ import copyreg
 import itertools
 import weakref
 from collections.abc import Hashable
+from threading import get_ident
 from typing import Any
 
 from torch import nn
@@ -20,6 +21,9 @@ from hookline.backends.protocol import Tap
 from hookline.backends.torch.compat import hook_dicts
 
 NUMBER = "_hookline_number"
+DEEPEST_CALLS = 32
+"""How many calls of one module may be under way within each other in a graph."""
+
 Signature = tuple[Any, ...]
 
 _numbers = itertools.count(1)
@@ -37,11 +41,32 @@ class Tapped:
         self.before: list[Tap] = []
         self.after: list[Tap] = []
         self.remembering: list[Any] = []  # doors, see there
+        self._under_way: dict[int, list[dict[str, Any]]] = {}  # of each thread, the kwargs of calls in a graph
         # Whether the module writes into its arguments; found out while it is traced.
         self.writes = getattr(module, "inplace", False) is True
 
     def taps(self, after: bool) -> list[Tap]:
         return self.after if after else self.before
+
+    def kwargs_of_call(self, kwargs: dict[str, Any], after: bool, index: int) -> dict[str, Any]:
+        """`kwargs` in the dict that stands for the call under way in this thread, from its first tap to its last.
+
+        A graph makes them anew for each tap; outside of graphs all taps of a call get the same dict, by which
+        those after the forward know the call.
+        """
+        calls = self._under_way.setdefault(get_ident(), [])
+        if not after and index == 0 and self.after:
+            del calls[:-DEEPEST_CALLS]  # calls that failed leave theirs
+            calls.append(kwargs)
+        if not calls:
+            return kwargs
+        same = calls[-1]
+        if same is not kwargs:
+            same.clear()
+            same.update(kwargs)
+        if after and index == len(self.after) - 1:
+            calls.pop()
+        return same
 
 
 def tapped(number: int) -> Tapped:
@@ -94,7 +119,7 @@ def retarget(module: nn.Module) -> None:
 
 
 def _taps(module: nn.Module, *, after: bool) -> list[Tap]:
-    return [tap for tap in hook_dicts(module, after=after)[0].values() if isinstance(tap, Tap)]
+    return [tap for tap in list(hook_dicts(module, after=after)[0].values()) if isinstance(tap, Tap)]
 
 
 def _shape(tap: Tap | None) -> Any:

@@ -52,7 +52,10 @@ class Door:
 
     def built(self, tensors: Any, numbers: Any) -> Any:
         """(args, kwargs, output) with these tensors and whole numbers in their places."""
-        return _built(self.spec, iter(tensors), iter(numbers))
+        args, kwargs, output = _built(self.spec, iter(tensors), iter(numbers))
+        if (state := self._tapped()) is not None:
+            kwargs = state.kwargs_of_call(kwargs, self.after, self.index)
+        return args, kwargs, output
 
 
 _doors: list[Door] = []
