@@ -162,6 +162,9 @@ class Common(Immediate):
     def remarks(self, modules: dict[str, Any]) -> dict[str, str]:
         return {}
 
+    def why_no_numbers(self, value: Any) -> str | None:
+        return None
+
     def written_since(self, views: list[tuple[Any, int]]) -> bool:
         return False
 

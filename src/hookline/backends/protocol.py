@@ -274,6 +274,9 @@ class Auditing(Protocol):
     def remarks(self, modules: dict[str, Any]) -> dict[str, str]:
         """What looking changed, by site."""
 
+    def why_no_numbers(self, value: Any) -> str | None:
+        """Why a recorded structure stands for values and has none; None where it has numbers."""
+
     def written_since(self, views: list[tuple[Any, int]]) -> bool:
         """Whether one of these (tensor, version) pairs was written to in place since."""
 
