@@ -464,3 +464,49 @@ def test_rows_are_plain_data():
             return Out(x)
 
     assert summary(Makes(), (2, 2)).rows[0]["output"] == {"a": [2, 2], "n": 3}
+
+
+def offloaded(model, *, by_hooks):
+    """`model` as accelerate's cpu_offload leaves it: weights on meta, brought in for each call and taken out."""
+
+    def put(module, name, tensor):
+        old = module._parameters[name]
+        module._parameters[name] = type(old)(tensor, requires_grad=old.requires_grad)
+
+    def attach(module, kept):
+        def bring(*_):
+            for name, tensor in kept.items():
+                put(module, name, tensor.to("cpu"))
+
+        def take(*_):
+            for name in kept:
+                put(module, name, module._parameters[name].to("meta"))
+
+        def forward(*args, _forward=module.forward):
+            bring()
+            output = _forward(*args)
+            take()
+            return output
+
+        take()
+        if by_hooks:
+            module.register_forward_pre_hook(bring)
+            module.register_forward_hook(take)
+        else:
+            module.forward = forward
+
+    for module in model.modules():
+        if kept := {name: p.detach() for name, p in module.named_parameters(recurse=False)}:
+            attach(module, kept)
+    return model
+
+
+@pytest.mark.parametrize("by_hooks", [True, False])
+def test_weights_that_are_brought_in_for_each_call_are_seen(by_hooks):
+    def net():
+        return nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(144, 2))
+
+    model, plain = offloaded(net(), by_hooks=by_hooks), net()
+    assert str(summary(model, (2, 3, 8, 8))) == str(summary(plain, (2, 3, 8, 8)))
+    assert all(p.is_meta and type(p) is nn.Parameter for p in model.parameters())
+    assert model(torch.ones(2, 3, 8, 8)).shape == (2, 2)

@@ -1,5 +1,7 @@
 """Right numbers: ten known architectures, single layers by hand, and columns that add up, always."""
 
+import inspect
+
 import pytest
 import torch
 from torch import nn
@@ -8,6 +10,7 @@ from torch.nn import functional as F
 import architectures
 import hookline
 from hookline import summary
+from hookline.backends.torch import costs
 from hookline.summaries.columns import COLUMNS, lines_of
 from hookline.summaries.tree import Cost
 from hookline.testing import ZOO, untouched
@@ -386,3 +389,51 @@ def test_modes_of_each_submodule_stay(specimen):
     with untouched(model):
         summary(model, *args, **kwargs)
         summary(model, *args, **kwargs, real=True)
+
+
+ACTIVATIONS = [getattr(nn, name) for name in nn.modules.activation.__all__ if name != "MultiheadAttention"]
+
+
+@pytest.mark.parametrize("kind", ACTIVATIONS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("training", [True, False])
+def test_no_activation_is_of_unknown_cost(kind, training):
+    taken = inspect.signature(kind).parameters
+    needed = {name: value for name, value in {"threshold": 0.0, "value": 1.0, "dim": 1}.items() if name in taken}
+    if kind is nn.Softplus:
+        needed = {}
+    for one in [needed, {**needed, "inplace": True}] if "inplace" in taken else [needed]:
+        found = summary(nn.Sequential(nn.Identity(), kind(**one).train(training)), torch.rand(2, 4, 8, 8))
+        assert (found.total_macs, found.unknown_ops) == (0, {})
+
+
+IN_PLACE = [
+    "abs_",
+    "clamp_",
+    "copysign_",
+    "eq_",
+    "gt_",
+    "hardswish_",
+    "heaviside_",
+    "lerp_",
+    "mish_",
+    "threshold_",
+]
+
+
+@pytest.mark.parametrize("name", IN_PLACE)
+def test_what_is_free_is_free_in_place(name):
+    (overload, *_) = getattr(torch.ops.aten, name).overloads()
+    assert costs.is_known(getattr(getattr(torch.ops.aten, name), overload))
+
+
+def test_what_is_not_elementwise_stays_unknown_in_place():
+    assert not costs.is_known(torch.ops.aten.linalg_inv_ex.default)
+    assert not costs._is_tagged_free("addmm") and not costs._is_tagged_free("cholesky_inverse")
+
+
+@pytest.mark.parametrize(
+    "kind", [nn.MSELoss, nn.SmoothL1Loss, nn.HuberLoss, nn.BCEWithLogitsLoss, nn.SoftMarginLoss]
+)
+def test_losses_are_of_known_cost(kind):
+    found = summary(kind(), torch.rand(2, 3), torch.rand(2, 3))
+    assert found.unknown_ops == {}

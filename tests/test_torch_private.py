@@ -176,7 +176,124 @@ def test_transforms_of_torch_func_are_unwrapped():
     x = torch.arange(6.0).reshape(2, 3)
     torch.func.vmap(torch.func.grad(look))(x)
     look(x)
-    assert all(torch.equal(found, x) for found in seen) and len(seen) == 2
+    assert all(torch.equal(found, x) for found, _ in seen) and [batches for _, batches in seen] == [[0], []]
+
+
+def test_batches_of_nested_vmaps_are_told_from_the_outermost_on():
+    seen = []
+    x = torch.randn(2, 3, 4)
+    torch.func.vmap(torch.func.vmap(lambda one: seen.append(compat.unwrapped(one)) or one), in_dims=2)(x)
+    ((found, batches),) = seen
+    assert found.shape == x.shape and [x.shape[dim] for dim in batches] == [4, 2]
+
+
+def test_the_older_kind_of_batch_is_unwrapped():
+    seen = []
+    x = torch.ones(3, requires_grad=True)
+    y = x * 2
+    y.register_hook(lambda g: seen.append((compat.is_seen(g), compat.unwrapped(g))))
+    torch.autograd.grad(y, x, torch.ones(2, 3), is_grads_batched=True)
+    ((is_seen, (found, batches)),) = seen
+    assert is_seen and found.tolist() == torch.ones(2, 3).tolist() and batches == [0]
+
+
+class _Functions(torch.overrides.TorchFunctionMode):
+    def __torch_function__(self, fn, types, args=(), kwargs=None):
+        raise AssertionError("seen")
+
+
+class _Operations(compat.DispatchMode):
+    def __torch_dispatch__(self, fn, types, args=(), kwargs=None):
+        raise AssertionError("seen")
+
+
+@pytest.mark.parametrize("mode", [_Functions, _Operations])
+def test_nobody_sees_what_runs_aside(mode):
+    x = torch.ones(2)
+    assert not compat.is_seen(x)
+    with mode():
+        assert compat.is_seen(x)
+        with pytest.raises(AssertionError, match="seen"):
+            x.clone()
+        with compat.aside():
+            x.clone()
+        with pytest.raises(AssertionError, match="seen"):
+            x.clone()
+    assert not compat.is_seen(x)
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
+def test_aside_of_transforms():
+    seen = []
+
+    def look(x):
+        assert compat.is_seen(x)
+        with compat.aside():
+            seen.append(compat.unwrapped(x)[0].clone())
+        return x * 2
+
+    torch.func.jvp(look, (torch.ones(2),), (torch.ones(2),))
+    assert seen[0].numpy().tolist() == [1, 1]
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
+def test_aside_of_the_tracer():
+    def look(x):
+        assert compat.is_seen(x) and compat.tracer() is not None
+        with compat.aside():
+            assert compat.tracer() is None
+            x.clone()
+        assert compat.tracer() is not None
+        return x * 2
+
+    graph = torch.jit.trace(look, torch.ones(2), check_trace=False).graph
+    assert {node.kind() for node in graph.nodes()} == {"aten::mul", "prim::Constant"}
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_aside_of_make_fx(early):
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    def look(x):
+        assert compat.is_seen(x)
+        with compat.aside(type(x)):
+            x.clone()
+        return x * 2
+
+    graph = make_fx(look, pre_dispatch=early)(torch.ones(2)).graph
+    assert [node.name for node in graph.nodes if node.op == "call_function"] == ["mul"]
+
+
+def test_a_functional_tensor_of_a_graph_in_the_making_holds_a_fake():
+    from functorch.compile import aot_function, make_boxed_func
+
+    seen = []
+
+    def look(x):
+        seen.append(compat.unwrapped(x))
+        return x * 2
+
+    aot_function(look, lambda graph, inputs: make_boxed_func(graph))(torch.ones(2))
+    assert seen and all(compat.is_fake(found) and not batches for found, batches in seen)
+    assert not compat.is_fake(torch.ones(1))
+
+
+def test_a_lazy_parameter_takes_a_hook_and_keeps_it():
+    module, seen = nn.LazyLinear(2), []
+    with compat.as_plain_tensors():
+        module.weight.register_hook(lambda grad: seen.append(tuple(grad.shape)))
+    module(torch.ones(1, 3)).sum().backward()
+    assert seen == [(2, 3)]
+
+
+def test_the_type_of_a_fake_parameter_makes_another():
+    mode = compat.fake_mode()
+    fake = compat.fake_like(mode, nn.Parameter(torch.ones(2, 3)), torch.device("cpu"))
+    assert isinstance(fake, nn.Parameter)
+    with mode:
+        other = type(fake)(torch.ones(4, 3), requires_grad=False)
+        assert isinstance(other, nn.Parameter) and type(other) is type(fake) and not other.requires_grad
+        assert (other @ fake.t()).shape == (4, 2) and compat.is_fake(other)
 
 
 def test_a_fake_mode_gives_shapes_and_no_memory():

@@ -162,6 +162,9 @@ class Common(Immediate):
     def remarks(self, modules: dict[str, Any]) -> dict[str, str]:
         return {}
 
+    def why_no_numbers(self, value: Any) -> str | None:
+        return None
+
     # Files
 
     def write_safetensors(self, path: Path, tensors: dict[str, Any], metadata: dict[str, str]) -> None:

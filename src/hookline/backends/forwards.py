@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hookline.backends.changing import changing
-from hookline.backends.tap import FunctionTap, Label
+from hookline.backends.tap import FunctionTap, Label, NotAFunction
 
 _numbers = itertools.count(1)
 
@@ -57,6 +57,12 @@ class ReplacedForward:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.fn(self.original, *args, **kwargs)
+
+    @property
+    def __code__(self) -> Any:
+        raise NotAFunction(self.tap.label)
+
+    __globals__ = __code__
 
     def place(self) -> Callable[[], None]:
         """Puts it in place; returns the undoing."""

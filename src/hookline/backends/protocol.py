@@ -279,6 +279,9 @@ class Auditing(Protocol):
     def remarks(self, modules: dict[str, Any]) -> dict[str, str]:
         """What looking changed, by site."""
 
+    def why_no_numbers(self, value: Any) -> str | None:
+        """Why a recorded structure stands for values and has none; None where it has numbers."""
+
 
 class Describing(Protocol):
     """What summaries and traces are made of; `forward_name` is what the framework calls a forward."""

@@ -9,6 +9,7 @@ from functools import wraps
 from typing import Any, NamedTuple
 
 from hookline.backends.keywords import following
+from hookline.errors import Unsupported
 
 
 class Rank(IntEnum):
@@ -74,6 +75,19 @@ GONE: Any = object()
 """The output, as a tap finds it that takes kwargs and is called without; see `Tap.whole_calls_only`."""
 
 
+class NotAFunction(Unsupported, AttributeError):
+    """torch.jit.script or torch.export asked of what hookline put into a module what only functions have."""
+
+    def __init__(self, label: Label) -> None:
+        placed = f" (placed at {label.placed_at})" if label.placed_at else ""
+        super().__init__(
+            backend="torch",
+            feature=f"torch.jit.script of a model while hookline's {label.owner} is on it",
+            why=f"it compiles hooks, the one at {label.site or 'the model'!r}{placed} is no function",
+            instead="leave the block or remove the handle first; torch.jit.trace and torch.compile work inside",
+        )
+
+
 class Tap:
     """What hookline puts into a module: called before or after its forward, labelled, never copied.
 
@@ -110,6 +124,10 @@ class Tap:
 
     def __call__(self, *args: Any) -> Any:
         raise NotImplementedError
+
+    @property
+    def __name__(self) -> str:
+        raise NotAFunction(self.label)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Inert:
         return Inert()

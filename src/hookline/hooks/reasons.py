@@ -22,6 +22,7 @@ def explain(
         record = site.record
         if record.calls:
             record.why = _no_gradient(record, recorder) if recorder.grads else None
+            _add(record, backend.why_no_numbers(record.calls[-1]._output))
         elif stopped:
             record.why = f"the forward was stopped after {last!r}, before it was reached"
         elif site.under_way:
@@ -32,16 +33,16 @@ def explain(
             record.why = f"its {site.elsewhere} calls came from threads or tasks with recordings of their own"
         else:
             record.why = why_silent(backend, tree, record.name, fired)
-        if record.remark is not None:
-            record.why = _with(record.why, record.remark)
+        _add(record, record.remark)
     for name, remark in backend.remarks(tree.modules).items():
         site_record = recorder.recording._asked.get(name)
         if site_record is not None and site_record.calls:
-            site_record.why = _with(site_record.why, remark)
+            _add(site_record, remark)
 
 
-def _with(why: str | None, remark: str) -> str:
-    return remark if why is None else f"{why}; {remark}"
+def _add(record: SiteRecord, remark: str | None) -> None:
+    if remark is not None:
+        record.why = remark if record.why is None else f"{record.why}; {remark}"
 
 
 def why_silent(backend: Backend, tree: Tree, name: str, fired: list[str]) -> str:

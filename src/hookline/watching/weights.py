@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from hookline.backends.protocol import Backend
@@ -24,7 +26,8 @@ class Weights:
     """The parameters that `named` gives, around an optimizer step; asked anew, since modules may replace theirs.
 
     Gradients are read when the optimizer starts its step: after accumulation, clipping and the
-    unscaling of a GradScaler, as they are really used.
+    unscaling of a GradScaler, as they are really used. A parameter that fails is told, once, and left out from
+    then on; the others go on.
     """
 
     def __init__(
@@ -34,6 +37,7 @@ class Weights:
         self._named = named
         self._gather = gather
         self._before: dict[str, tuple[Any, Any]] = {}
+        self._broken: set[str] = set()
 
     def before_step(self, held: set[int] | None, gradients: Mapping[int, Any] | None = None) -> None:
         """Takes parameters and gradients; of those in `held`, the ids of what the optimizer holds, if given.
@@ -43,13 +47,14 @@ class Weights:
         backend = self._backend
         self._before = {}
         for name, parameter in self._named().items():
-            if held is not None and id(parameter) not in held:
+            if name in self._broken or (held is not None and id(parameter) not in held):
                 continue
-            self._gather(Key(name, "param", 0, "train"), parameter)
-            grad = backend.gradient(parameter) if gradients is None else gradients.get(id(parameter))
-            if grad is not None:
-                self._gather(Key(name, "param_grad", 0, "train"), grad)
-                self._before[name] = backend.snapshot(parameter), grad
+            with self._told(name):
+                self._gather(Key(name, "param", 0, "train"), parameter)
+                grad = backend.gradient(parameter) if gradients is None else gradients.get(id(parameter))
+                if grad is not None:
+                    self._gather(Key(name, "param_grad", 0, "train"), grad)
+                    self._before[name] = backend.snapshot(parameter), grad
 
     def after_step(self, gathered: Gathered) -> None:
         """Takes what the step changed."""
@@ -60,7 +65,18 @@ class Weights:
                 continue
             old, grad = before[name]
             key = Key(name, "update", 0, "train")
-            now = backend.detached(parameter)
-            self._gather(key, now - old)
-            if (lost := backend.lost(old, now, grad)) is not None:
-                gathered.add_number(key, "lost", lost)
+            with self._told(name):
+                now = backend.detached(parameter)
+                self._gather(key, now - old)
+                if (lost := backend.lost(old, now, grad)) is not None:
+                    gathered.add_number(key, "lost", lost)
+
+    @contextmanager
+    def _told(self, name: str) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:  # training goes on, whatever it is
+            self._broken.add(name)
+            warnings.warn(
+                f"watching parameter {name!r} failed and stops: {type(error).__name__}: {error}", stacklevel=3
+            )

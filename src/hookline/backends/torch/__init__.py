@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -26,7 +25,6 @@ from hookline.backends.torch import (
     taps,
     values,
 )
-from hookline.backends.torch.attribution import unseen
 from hookline.backends.torch.compiled.ophooks import listenings
 from hookline.backends.torch.ophooks import hook_operators
 from hookline.backends.torch.tracing import traced_run
@@ -46,6 +44,7 @@ class TorchBackend(Immediate):
     owned = staticmethod(values.owned)
     unlike = staticmethod(values.unlike)
     fitted = staticmethod(values.fitted)
+    why_no_numbers = staticmethod(values.why_no_numbers)
     write_safetensors = staticmethod(storage.write_safetensors)
     read_safetensors = staticmethod(storage.read_safetensors)
     why_silent = staticmethod(modules.why_silent)
@@ -54,7 +53,9 @@ class TorchBackend(Immediate):
     operator_names = staticmethod(operators.operator_names)
     hook_operators = staticmethod(hook_operators)
     in_recompute = staticmethod(compat.in_recompute)
-    version = staticmethod(compat.version)
+    version = staticmethod(values.writes)
+    detached = staticmethod(values.detached)
+    unseen = staticmethod(values.beside_the_model)
     sequence_number = staticmethod(compat.sequence_number)
     recomputed = staticmethod(parameters.recomputed)
     hear_parameters = staticmethod(parameters.hear_parameters)
@@ -87,9 +88,6 @@ class TorchBackend(Immediate):
     def site_memory(self, module: nn.Module) -> None:
         return None
 
-    def unseen(self) -> AbstractContextManager[None]:
-        return unseen
-
     def is_model(self, thing: Any) -> bool:
         return isinstance(thing, nn.Module)
 
@@ -111,7 +109,9 @@ class TorchBackend(Immediate):
         return {name: p for name, p in module.named_parameters(recurse=False) if not lazy(p)}
 
     def gradient(self, parameter: torch.Tensor) -> torch.Tensor | None:
-        return parameter.grad
+        grad = parameter.grad
+        # What a sparse gradient (nn.Embedding, sparse=True) does not store is zero, and counts as such.
+        return grad if grad is None or grad.layout is torch.strided else grad.to_dense()
 
     def lost(self, before: torch.Tensor, after: torch.Tensor, grad: torch.Tensor) -> torch.Tensor | None:
         """The share of elements with a gradient that a step left as they were; None in full precision."""
@@ -126,9 +126,6 @@ class TorchBackend(Immediate):
     def rank(self) -> int:
         distributed = torch.distributed
         return distributed.get_rank() if distributed.is_available() and distributed.is_initialized() else 0
-
-    def detached(self, tensor: torch.Tensor) -> torch.Tensor:
-        return tensor.detach()
 
     def nbytes(self, tensor: torch.Tensor) -> int:
         return tensor.numel() * tensor.element_size()

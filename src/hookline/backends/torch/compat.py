@@ -11,12 +11,18 @@ import sys
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from functools import cache
 from operator import attrgetter, methodcaller
 from typing import Any, NoReturn, TypeVar
 
 import torch
+from torch._ops import _len_torch_dispatch_stack_pre_dispatch
 from torch.autograd.variable import Variable
-from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
+from torch.utils._python_dispatch import (
+    TorchDispatchMode,
+    _disable_current_modes,
+    _get_current_dispatch_mode_stack,
+)
 from torch.utils.hooks import RemovableHandle
 
 from hookline.backends.changing import changing
@@ -255,11 +261,88 @@ def compiled(module: torch.nn.Module) -> bool:
     return module._compiled_call_impl is not None or type(module).__name__ == "OptimizedModule"
 
 
-def unwrapped(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor that the transforms of torch.func wrapped; `tensor` itself outside of them."""
-    while torch._C._functorch.is_functorch_wrapped_tensor(tensor):
-        tensor = torch._C._functorch.get_unwrapped(tensor)
-    return tensor
+# Who sees each operation of this thread, apart from torch itself: transforms of torch.func, the tracer of
+# torch.jit (to which even asking for a size is an operation), dispatch modes (make_fx, selective checkpointing,
+# op hooks), function modes (`with torch.device(...)`), and modes above autograd, beside which is a function mode.
+_transforms: Callable[[], Any] = torch._C._functorch.peek_interpreter_stack
+tracer: Callable[[], Any] = torch._C._get_tracing_state
+_dispatch_depth: Callable[[], int] = torch._C._len_torch_dispatch_stack
+_function_depth: Callable[[], int] = torch._C._len_torch_function_stack
+_early_depth: Callable[[], int] = _len_torch_dispatch_stack_pre_dispatch
+_set_tracer: Callable[[Any], None] = torch._C._set_tracing_state  # type: ignore[attr-defined]
+_TRANSFORMS = torch._C.DispatchKeySet.from_raw_repr(0)
+for _key in ("FuncTorchDynamicLayerFrontMode", "FuncTorchDynamicLayerBackMode"):
+    _TRANSFORMS = _TRANSFORMS.add(getattr(torch._C.DispatchKey, _key))
+
+
+def is_seen(tensor: torch.Tensor) -> bool:
+    """Whether an operation on `tensor` would be seen by more than torch itself; see `aside`."""
+    return (
+        _transforms() is not None
+        or _dispatch_depth() > 0
+        or _function_depth() > 0
+        or tracer() is not None
+        # The batches of `is_grads_batched` and `vectorize=True` are of an older make, which leaves no other trace.
+        or (graph_task() != -1 and torch._C._functorch.is_legacy_batchedtensor(tensor))
+    )
+
+
+@contextmanager
+def aside(kind: type = torch.Tensor, *, transforms: bool = True) -> Iterator[None]:
+    """Within it, operations on tensors of type `kind` are seen by no transform, tracer or mode of this thread.
+
+    Where `transforms` stay, values are still those that the code inside of them sees: one sample under vmap.
+    A public way to run code of one's own beside what is traced would replace this.
+    """
+    with ExitStack() as stack:
+        if (state := tracer()) is not None:
+            stack.callback(_set_tracer, state)
+            _set_tracer(None)
+        if transforms and _transforms() is not None:
+            stack.enter_context(torch._C._ExcludeDispatchKeyGuard(_TRANSFORMS))
+        plain = kind is torch.Tensor or kind is torch.nn.Parameter
+        if _function_depth() and plain:
+            stack.enter_context(torch._C.DisableTorchFunction())
+        if _early_depth() or (_dispatch_depth() and not plain):
+            # A subclass needs its own dispatch, so that only modes may go; that takes longer.
+            stack.enter_context(_disable_current_modes())
+        elif _dispatch_depth():
+            stack.enter_context(without_dispatch())
+        yield
+
+
+def without_functional(tensor: torch.Tensor) -> torch.Tensor:
+    """What a FunctionalTensor holds, which stands for a value while a graph is made; others as they are."""
+    if type(tensor).__name__ != "FunctionalTensor":
+        return tensor
+    return torch._from_functional_tensor(tensor.elem)  # type: ignore[attr-defined]
+
+
+def unwrapped(tensor: torch.Tensor) -> tuple[torch.Tensor, list[int]]:
+    """The tensor with memory that the transforms of torch.func wrapped, and which of its dims are batches.
+
+    Those of outer vmaps come first. Outside of transforms it is `tensor` itself, without such dims.
+    """
+    functorch = torch._C._functorch
+    tensor = without_functional(tensor)
+    if functorch.is_legacy_batchedtensor(tensor):
+        # One level is all that torch itself makes of these.
+        return torch._remove_batch_dim(tensor, 1, 1, 0), [0]
+    order: list[int] = []  # of each dim, the level of the vmap that has it; 0 for the value's own
+    while functorch.is_functorch_wrapped_tensor(tensor):
+        if functorch.is_batchedtensor(tensor):
+            order = order or [0] * tensor.dim()
+            order.insert(functorch.maybe_get_bdim(tensor), functorch.maybe_get_level(tensor))
+        elif functorch.is_functionaltensor(tensor):
+            torch._sync(tensor)  # type: ignore[attr-defined, no-untyped-call]  # writes to its views are still to come
+        tensor = functorch.get_unwrapped(tensor)
+    batches = sorted((level, dim) for dim, level in enumerate(order) if level)
+    return tensor, [dim for _, dim in batches]
+
+
+# Within it, tensors of a subclass are treated as torch treats its own: what the subclass forbids is allowed.
+# Used for hooks on parameters of lazy modules, before their first call.
+as_plain_tensors: Callable[[], Any] = torch._C.DisableTorchFunctionSubclass
 
 
 def fake_mode() -> Any:
@@ -267,6 +350,11 @@ def fake_mode() -> Any:
     from torch._subclasses.fake_tensor import FakeTensorMode  # its first use loads torch._dynamo: 1.4 s
 
     return FakeTensorMode(allow_non_fake_inputs=True)
+
+
+def is_fake(tensor: torch.Tensor) -> bool:
+    """Whether a tensor is of such a mode. By its name: to import the class loads torch._dynamo."""
+    return any(kind.__name__ == "FakeTensor" for kind in type(tensor).__mro__)
 
 
 def fake_like(mode: Any, tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
@@ -280,10 +368,33 @@ def fake_like(mode: Any, tensor: torch.Tensor, device: torch.device) -> torch.Te
     meta = torch.empty_strided(
         tensor.size(), tensor.stride(), dtype=tensor.dtype, device="meta", requires_grad=tensor.requires_grad
     )
-    fake = FakeTensor(mode, meta, device)
-    if isinstance(tensor, torch.nn.Parameter):  # some modules ask whether what they hold is one
-        fake._is_param = True
+    if not isinstance(tensor, torch.nn.Parameter):
+        return FakeTensor(mode, meta, device)
+    fake: torch.Tensor = _fake_parameter()(mode, meta, device)
     return fake
+
+
+@cache
+def _fake_parameter() -> type:
+    """A kind of fake that, called with a tensor, is a new fake parameter, as nn.Parameter itself is a real one.
+
+    Code that brings weights in for a call, as accelerate's offloading does, asks a parameter's type for a new one.
+    """
+    from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+
+    class FakeParameter(FakeTensor):
+        @staticmethod
+        def __new__(cls: Any, first: Any, *rest: Any, requires_grad: bool = True, **kwargs: Any) -> Any:
+            if not isinstance(first, FakeTensorMode):
+                with without_dispatch():
+                    meta = torch.empty_strided(first.size(), first.stride(), dtype=first.dtype, device="meta")
+                rest = meta.requires_grad_(requires_grad), first.device
+                first = next(mode for mode in dispatch_modes() if isinstance(mode, FakeTensorMode))
+            fake: Any = FakeTensor.__new__(cls, first, *rest, **kwargs)
+            fake._is_param = True  # some modules ask whether what they hold is one
+            return fake
+
+    return FakeParameter
 
 
 @contextmanager

@@ -21,29 +21,36 @@ aten = torch.ops.aten
 _FREE_NAMES = """
     adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d
     adaptive_max_pool3d alias allclose amax amin arange argmax argmin argsort as_strided assert_async
-    assert_scalar avg_pool1d avg_pool2d avg_pool3d batch_norm batch_norm_with_update bernoulli bincount
-    bucketize cat channel_shuffle clone col2im constant_pad_nd copy count_nonzero cudnn_batch_norm cummax
-    cummin cumprod cumsum detach diagonal_scatter dropout embedding embedding_bag embedding_renorm empty
-    empty_like empty_permuted empty_strided equal exponential eye fill flip floor_divide fractional_max_pool2d full
-    full_like functional_assert_async fused_dropout fused_rms_norm gather glu grid_sampler_2d grid_sampler_3d
-    group_norm histc im2col index index_add index_copy index_fill index_put index_select instance_norm
-    is_same_size isin item kthvalue layer_norm lift lift_fresh linalg_check_errors linspace local_scalar_dense
-    log_normal log_softmax logcumsumexp logspace masked_fill masked_scatter masked_select
-    max_pool2d_with_indices max_pool3d_with_indices max_unpool2d max_unpool3d median mode multinomial
-    native_batch_norm native_batch_norm_legit native_batch_norm_legit_no_training native_channel_shuffle
-    native_dropout native_group_norm native_layer_norm native_norm new_empty new_empty_strided new_full
-    new_ones new_zeros nonzero norm normal ones ones_like pack_padded_sequence pad pad_packed_sequence
-    pad_sequence permute pixel_shuffle pixel_unshuffle rand rand_like randint randint_like randn randn_like
-    random randperm reflection_pad1d reflection_pad2d reflection_pad3d repeat repeat_interleave
-    replication_pad1d replication_pad2d replication_pad3d resize rms_norm roll rrelu_with_noise safe_softmax
-    scalar_tensor scatter scatter_add scatter_reduce searchsorted segment_reduce select_scatter set
-    slice_scatter softmax sort split_with_sizes_copy stack std_mean sym_numel sym_size sym_stride
-    thnn_fused_gru_cell thnn_fused_lstm_cell to_copy topk tril tril_indices triu triu_indices unbind unfold
-    uniform unique unique2 unique_consecutive unique_dim unsafe_chunk unsafe_split unsafe_view
-    upsample_bicubic2d upsample_bicubic2d_aa upsample_bilinear2d upsample_bilinear2d_aa upsample_linear1d
-    upsample_nearest1d upsample_nearest2d upsample_nearest3d upsample_nearest_exact1d upsample_nearest_exact2d
-    upsample_nearest_exact3d upsample_trilinear3d vander var_mean weight_norm_interface where zero zeros
-    zeros_like
+    assert_scalar avg_pool1d avg_pool2d avg_pool3d batch_norm batch_norm_with_update bernoulli
+    binary_cross_entropy binary_cross_entropy_with_logits bincount binomial bucketize cat cauchy
+    channel_shuffle clone col2im complex constant_pad_nd copy count_nonzero cudnn_batch_norm cummax
+    cummin cumprod cumsum dense_dim dequantize detach diag_embed diagonal_scatter dist dropout embedding
+    embedding_bag embedding_renorm empty empty_like empty_permuted empty_strided equal exponential eye
+    fill flip floor_divide fractional_max_pool2d fractional_max_pool3d full full_like
+    functional_assert_async fused_dropout fused_rms_norm gather geometric glu grid_sampler_2d
+    grid_sampler_3d group_norm hardswish hash_tensor histc histogram histogramdd_bin_edges
+    histogramdd_from_bin_cts huber_loss im2col index index_add index_copy index_fill index_put
+    index_select instance_norm is_pinned is_same_size is_set_to isin item kthvalue layer_norm lift
+    lift_fresh linalg_check_errors linspace local_scalar_dense log_normal log_sigmoid_forward log_softmax
+    logcumsumexp logspace masked_fill masked_scatter masked_select max_pool2d_with_indices
+    max_pool3d_with_indices max_unpool2d max_unpool3d median mode mse_loss multi_margin_loss
+    multilabel_margin_loss_forward multinomial nanmedian native_batch_norm native_batch_norm_legit
+    native_batch_norm_legit_no_training native_channel_shuffle native_dropout native_group_norm
+    native_layer_norm native_norm new_empty new_empty_strided new_full new_ones new_zeros
+    nll_loss2d_forward nll_loss_forward nonzero norm normal ones ones_like pack_padded_sequence pad
+    pad_packed_sequence pad_sequence permute pixel_shuffle pixel_unshuffle poisson polar prelu_kernel
+    rand rand_like randint randint_like randn randn_like random randperm reflection_pad1d
+    reflection_pad2d reflection_pad3d repeat repeat_interleave replication_pad1d replication_pad2d
+    replication_pad3d resize rms_norm roll rot90 rrelu_with_noise rsub safe_softmax scalar_tensor scatter
+    scatter_add scatter_reduce searchsorted segment_reduce select_scatter set slice_scatter
+    smooth_l1_loss soft_margin_loss softmax sort sparse_dim split_with_sizes_copy stack std_mean
+    sym_numel sym_size sym_stride thnn_fused_gru_cell thnn_fused_lstm_cell to_copy to_dense to_mkldnn
+    to_sparse to_sparse_bsc to_sparse_bsr to_sparse_csc to_sparse_csr topk tril tril_indices triu
+    triu_indices unbind unfold uniform unique unique2 unique_consecutive unique_dim unsafe_chunk
+    unsafe_split unsafe_view upsample_bicubic2d upsample_bicubic2d_aa upsample_bilinear2d
+    upsample_bilinear2d_aa upsample_linear1d upsample_nearest1d upsample_nearest2d upsample_nearest3d
+    upsample_nearest_exact1d upsample_nearest_exact2d upsample_nearest_exact3d upsample_trilinear3d
+    vander var_mean weight_norm_interface where zero zeros zeros_like
 """
 _FREE = frozenset(_FREE_NAMES.split())
 """Names of ATen operations, without underscores at either end, that hold no matrix product."""
@@ -81,7 +88,16 @@ def _is_free(op: Any) -> bool:
     if getattr(op, "is_view", False) or not _FREE_TAGS.isdisjoint(tags):
         return True
     namespace, _, name = str(getattr(op, "overloadpacket", op)).partition(".")
-    return namespace in {"prim", "prims", "profiler"} or (namespace == "aten" and name.strip("_") in _FREE)
+    if namespace != "aten":
+        return namespace in {"prim", "prims", "profiler"}
+    return name.strip("_") in _FREE or (name.endswith("_") and _is_tagged_free(name.rstrip("_")))
+
+
+def _is_tagged_free(name: str) -> bool:
+    """Whether torch tags an operation as free. One that writes in place often lacks the tag of its twin."""
+    packet = getattr(aten, name, None)
+    found = [] if packet is None else [getattr(packet, overload) for overload in packet.overloads()]
+    return any(not _FREE_TAGS.isdisjoint(one.tags) for one in found)
 
 
 def _nothing(args: Any, kwargs: Any, out: Any) -> int:

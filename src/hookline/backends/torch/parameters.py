@@ -9,21 +9,24 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.nn.parameter import UninitializedParameter
 
 from hookline.backends.protocol import FunctionTap, Label
-from hookline.backends.torch.compat import current_node, node_number, plain_name
+from hookline.backends.torch.compat import as_plain_tensors, current_node, node_number, plain_name
 
 
 def hear_parameters(
     module: nn.Module, sink: Callable[[str, torch.Tensor], None], label: Label
 ) -> Callable[[], None]:
-    """Calls `sink(name, grad)` for each of the module's own parameters in every backward."""
+    """Calls `sink(name, grad)` for each of the module's own parameters in every backward.
+
+    A lazy module's parameters are the same tensors once they have a size, and keep their hooks.
+    """
     with ExitStack() as placed:
         for name, parameter in module.named_parameters(recurse=False):
-            if parameter.requires_grad and not isinstance(parameter, UninitializedParameter):
+            if parameter.requires_grad:
                 tap = FunctionTap(partial(_heard, sink, name), label)
-                placed.callback(parameter.register_hook(tap).remove)  # type: ignore[no-untyped-call]
+                with as_plain_tensors():  # one without a size allows nearly nothing
+                    placed.callback(parameter.register_hook(tap).remove)  # type: ignore[no-untyped-call]
         return placed.pop_all().close
 
 

@@ -17,6 +17,7 @@ from hookline.backends.arrays import BINS, HIGHEST, LOWEST, MANTISSA_BITS, MAX_D
 from hookline.backends.protocol import Address
 from hookline.backends.torch import compat
 from hookline.backends.torch.attribution import unseen
+from hookline.backends.torch.values import laid_bare
 from hookline.errors import Unsupported
 
 Tensor = torch.Tensor
@@ -36,10 +37,13 @@ CHUNK = 1 << 22
 
 def address(tensor: Tensor, strided: bool = False) -> Address | None:
     """Where the values of a CPU tensor lie; None where the C kernel can't read them."""
+    if compat.tracer() is not None:
+        with compat.aside():
+            return address(tensor, strided)
     name = DTYPES.get(tensor.dtype)
     if name is None or not tensor.is_cpu or type(tensor) not in _PLAIN or tensor.layout is not torch.strided:
         return None
-    if tensor.is_neg():  # the sign is to be turned when values are read
+    if tensor.is_neg() or tensor.is_nested:  # the sign is to be turned when values are read; `reducible` refuses
         return None
     count = tensor.numel()
     if not strided and (tensor.is_contiguous() or _channels_last(tensor)):
@@ -69,8 +73,14 @@ def reducible(tensor: Tensor) -> Tensor:
     """
     if nn.parameter.is_lazy(tensor):
         raise _unsupported("an uninitialized parameter", "it has no shape yet", "run the model once")
-    tensor = compat.unwrapped(tensor).detach()
-    if tensor.is_meta or type(tensor).__name__ == "FakeTensor":
+    if compat.is_seen(tensor):
+        with laid_bare(tensor) as bare:
+            return _as_floats(bare)
+    return _as_floats(tensor.detach())
+
+
+def _as_floats(tensor: Tensor) -> Tensor:
+    if tensor.is_meta or compat.is_fake(tensor):
         raise _unsupported("a meta or fake tensor", "it has a shape and no values", "run on a real device")
     if tensor.is_mkldnn:
         tensor = tensor.to_dense()
@@ -106,6 +116,11 @@ def _dispatches(kind: type) -> bool:
 @torch.no_grad()
 def reduced_on_device(tensor: Tensor, histogram: bool, dim: int | None = None) -> Tensor:
     """Rows of 64-bit words: the bits of mean, m2, min and max, five counts, and the histogram if wanted."""
+    with compat.aside():
+        return _rows(tensor, histogram, dim)
+
+
+def _rows(tensor: Tensor, histogram: bool, dim: int | None) -> Tensor:
     if dim is None:
         return _row(tensor.reshape(-1), histogram)
     slices = tensor.movedim(dim, 0)
@@ -172,9 +187,9 @@ def _histogram(x: Tensor) -> Tensor:
 @torch.no_grad()
 def scalars(functions: list[Callable[..., Any]], tensor: Tensor) -> Tensor:
     """The results of `function(tensor, torch)`, as the bits of float64."""
-    with unseen:
+    with unseen, compat.aside():
         found = [torch.as_tensor(function(tensor, torch), device=tensor.device).double() for function in functions]
-    return torch.stack([value.reshape(()) for value in found]).view(torch.int64)
+        return torch.stack([value.reshape(()) for value in found]).view(torch.int64)
 
 
 def fetched(tensors: list[Tensor]) -> list[Any]:
@@ -183,8 +198,10 @@ def fetched(tensors: list[Tensor]) -> list[Any]:
     places: dict[torch.device, list[int]] = {}
     for place, tensor in enumerate(tensors):
         places.setdefault(tensor.device, []).append(place)
-    for own in places.values():
-        together = torch.cat([tensors[place].reshape(-1) for place in own]).cpu()
-        for place, part in zip(own, torch.split(together, [tensors[place].numel() for place in own]), strict=True):
-            found[place] = part.numpy()
+    with compat.aside():  # a step may end inside a transform
+        for own in places.values():
+            together = torch.cat([tensors[place].reshape(-1) for place in own]).cpu()
+            parts = torch.split(together, [tensors[place].numel() for place in own])
+            for place, part in zip(own, parts, strict=True):
+                found[place] = part.numpy()
     return found

@@ -17,7 +17,7 @@ from torch import nn
 from hookline.backends.facts import CallFact, RunFacts
 from hookline.backends.protocol import FunctionTap, Label, Wish
 from hookline.backends.torch import costs, describing
-from hookline.backends.torch.compat import DispatchMode, in_parts, is_fakes_fault, quiet_fakes, uncompiled
+from hookline.backends.torch.compat import DispatchMode, base_of, in_parts, is_fakes_fault, quiet_fakes, uncompiled
 from hookline.backends.torch.describing import facts_of, nbytes, storage_of
 from hookline.backends.torch.flow import Flow
 from hookline.backends.torch.standins import (
@@ -198,8 +198,11 @@ class _Watch(DispatchMode):  # type: ignore[misc]
     # Memory
 
     def saved(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Counts what autograd saves."""
-        if self.open and self._is_new(tensor, self._kept):
+        """Counts what autograd saves, but for weights."""
+        base = base_of(tensor)
+        # Weights that are brought in for a call, and not known from the start, are known by their type.
+        is_weight = isinstance(tensor if base is None else base, nn.Parameter)
+        if self.open and self._is_new(tensor, self._kept) and not is_weight:
             self.calls[self.open[-1]].saved_bytes += nbytes(tensor)
         return tensor
 

@@ -6,19 +6,34 @@ page. Large CPU copies therefore go into buffers that are used again as soon as 
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict, deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 
-from hookline.backends.torch.compat import unshared
+from hookline.backends.torch.attribution import unseen
+from hookline.backends.torch.compat import (
+    aside,
+    graph_task,
+    is_fake,
+    is_seen,
+    unshared,
+    unwrapped,
+    version,
+    without_functional,
+)
 from hookline.errors import Unsupported
+from hookline.trees import leaves
 
 LARGE = 64 * 1024
 """Below this many bytes the allocator hands out memory that is warm already."""
 
 _inference_mode = torch.is_inference_mode_enabled
 _STRIDED = torch.strided
+_unknown_versions = itertools.count(-1, -1)
 
 Key = tuple[torch.Size, tuple[int, ...], torch.dtype]
 
@@ -48,7 +63,7 @@ class Pool:
             buffers.append(buffer)
             if alias is not None:
                 return alias
-        fresh = torch.empty_strided(shape, stride, dtype=dtype)
+        fresh = torch.empty_strided(shape, stride, dtype=dtype, device="cpu")
         size = fresh.numel() * fresh.element_size()
         if self.held + size > self.limit:
             return fresh
@@ -69,20 +84,32 @@ POOL = Pool()
 def snapshot(tensor: torch.Tensor, device: Any = None, dtype: Any = None) -> torch.Tensor:
     """A copy of `tensor` that no later operation can change, without history.
 
-    It is an ordinary tensor even when taken in inference mode, so that it can be used anywhere.
+    It is an ordinary tensor even when taken in inference mode, so that it can be used anywhere. Inside the
+    transforms of torch.func it is what they compute with: under vmap all of the batch, in dims in front.
     """
     if type(tensor) is not torch.Tensor and torch.compiler.is_exporting():
         raise not_exported("a recording")
+    if is_seen(tensor):
+        with laid_bare(tensor) as bare:
+            return _copy(bare, device, dtype)
     if tensor.requires_grad:
         tensor = tensor.detach()
     if device is dtype is None and tensor.layout is _STRIDED and tensor.nbytes < LARGE and not _inference_mode():
         return tensor.clone()
-    if dtype is not None and not tensor.is_floating_point():
-        dtype = None  # token ids and masks stay what they are
-    if _inference_mode():
-        with torch.inference_mode(False):
-            return _copy(tensor, device, dtype)
     return _copy(tensor, device, dtype)
+
+
+@contextmanager
+def laid_bare(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
+    """The tensor behind `tensor`, without history, in a block whose operations nobody sees.
+
+    No transform wraps them, no tracer notes them. The dims that vmap hides are in front, those of outer ones
+    first; a value that is the same for all of a batch has no such dim.
+    """
+    inner, batches = unwrapped(tensor)
+    with aside(type(inner)):
+        inner = inner.detach()
+        yield inner.movedim(batches, list(range(len(batches)))) if batches else inner
 
 
 def not_exported(feature: str) -> Unsupported:
@@ -96,14 +123,30 @@ def not_exported(feature: str) -> Unsupported:
 
 
 def _copy(tensor: torch.Tensor, device: Any, dtype: Any) -> torch.Tensor:
-    if device is not None or tensor.layout is not torch.strided or type(tensor) is not torch.Tensor:
-        return tensor.to(device=device, dtype=dtype, copy=True)
-    if tensor.numel() * tensor.element_size() < LARGE or not tensor.is_cpu:
-        return tensor.clone() if dtype is None else tensor.to(dtype, copy=True)
-    stride = tensor.stride()
-    if not (tensor.is_contiguous() or tensor.is_contiguous(memory_format=torch.channels_last)):
-        stride = torch.empty(tensor.shape, device="meta").stride()
-    return POOL.take(tensor.shape, stride, dtype or tensor.dtype).copy_(tensor)
+    if _inference_mode():
+        with torch.inference_mode(False):
+            return _copy(tensor, device, dtype)
+    if dtype is not None and not tensor.is_floating_point():
+        dtype = None  # token ids and masks stay what they are
+    if tensor.is_meta:
+        device = None  # there is nothing to move
+    if tensor.is_mkldnn and (device is not None or dtype is not None):
+        tensor = tensor.to_dense()  # this layout is the CPU's own, and float32's
+    if device is None and _is_pooled(tensor):
+        stride = tensor.stride()
+        if not (tensor.is_contiguous() or tensor.is_contiguous(memory_format=torch.channels_last)):
+            stride = torch.empty(tensor.shape, device="meta").stride()
+        return POOL.take(tensor.shape, stride, dtype or tensor.dtype).copy_(tensor)
+    return tensor.clone() if device is dtype is None else tensor.to(device=device, dtype=dtype, copy=True)
+
+
+def _is_pooled(tensor: torch.Tensor) -> bool:
+    """Whether a copy goes into a buffer of the pool: large, and in plain memory of the CPU."""
+    if type(tensor) is not torch.Tensor or not tensor.is_cpu or tensor.layout is not _STRIDED:
+        return False
+    if tensor.is_nested or tensor.is_quantized:  # they have more than memory and strides
+        return False
+    return tensor.numel() * tensor.element_size() >= LARGE
 
 
 def unlike(new: torch.Tensor, old: torch.Tensor) -> str:
@@ -122,23 +165,61 @@ def owned(value: torch.Tensor, source: torch.Tensor, device: Any = None, dtype: 
 
     A slice is copied: as a view it would keep all of `source` alive, and change with it.
     """
-    storage = value.untyped_storage() if value.layout is torch.strided else None
     moved = device is not None or (dtype is not None and value.dtype != dtype)
-    if (
-        storage is None
-        or moved
-        or value.requires_grad
-        or value.is_inference()
-        or storage.nbytes() > value.numel() * value.element_size()
-        or storage.data_ptr() == source.untyped_storage().data_ptr()
-    ):
+    if moved or is_seen(value) or value.requires_grad or value.is_inference() or not _has_its_own(value, source):
         return snapshot(value, device, dtype)
     return value
+
+
+def _has_its_own(value: torch.Tensor, source: torch.Tensor) -> bool:
+    """Whether the memory of `value` is no more than it needs, and none of `source`'s."""
+    try:
+        storage, other = value.untyped_storage(), source.untyped_storage()
+        return storage.nbytes() <= value.numel() * value.element_size() and storage.data_ptr() != other.data_ptr()
+    except (NotImplementedError, RuntimeError):  # a layout or a subclass that keeps its values elsewhere
+        return False
 
 
 def fitted(value: torch.Tensor, old: torch.Tensor) -> torch.Tensor:
     """`value` on the device and in the dtype of `old`: a recorded value that is put back."""
     return value.to(device=old.device, dtype=old.dtype)
+
+
+def writes(tensor: torch.Tensor) -> int:
+    """How often the memory of `tensor` was written to; of inference tensors, which don't count, never the same."""
+    try:
+        return version(tensor)
+    except RuntimeError:
+        return next(_unknown_versions)
+
+
+def detached(tensor: torch.Tensor) -> torch.Tensor:
+    """The same memory without history."""
+    if graph_task() != -1 and not tensor.requires_grad:
+        return tensor  # the batches of `is_grads_batched` have none, and can't be detached
+    if is_seen(tensor):
+        tensor = without_functional(tensor)
+        with aside(type(tensor), transforms=False):
+            return tensor.detach()
+    return tensor.detach()
+
+
+@contextmanager
+def beside_the_model() -> Iterator[None]:
+    """A block for a user's function that works on recorded values: no operator of it is the model's."""
+    # Of no certain type: a function may meet tensors of any.
+    with unseen, aside(object, transforms=False):
+        yield
+
+
+def why_no_numbers(value: Any) -> str | None:
+    """Why a recorded structure stands for values and has none; None where it has numbers."""
+    for leaf in leaves(value, (torch.Tensor, torch.fx.Proxy)):
+        if isinstance(leaf, torch.fx.Proxy):
+            return "torch.fx was tracing: what passed was a symbol, not a value"
+        if is_fake(leaf):
+            return "the model ran on fake tensors, as tracers and compilers do: they have shapes and no numbers"
+    return None
 
 
 def shares_memory(tensor: torch.Tensor, others: list[torch.Tensor]) -> bool:
