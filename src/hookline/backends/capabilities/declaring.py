@@ -15,6 +15,7 @@ from hookline.errors import Unsupported
 FEATURES = {
     "forward_pre": "`register_forward_pre_hook`, which may replace arguments",
     "forward": "`register_forward_hook`, which may replace the output",
+    "always_call": "`register_forward_hook(always_call=True)`",
     "kwargs": "keyword arguments in hooks and recordings",
     "backward_pre": "`register_backward_pre_hook`, which may replace gradients",
     "backward": "`register_backward_hook`, which may replace gradients",

@@ -10,6 +10,10 @@ FRAMEWORK = Framework(
     models="a mxnet.gluon.Block",
     tested=("1.9.1", "1.10"),
     answers=answers(
+        always_call=No(
+            "what a Block raises may come later than its call, where a result is waited for",
+            "try and except around the call of the model and around what waits for its result",
+        ),
         costs=No(
             "an array of MXNet can't stand in for one without being computed, so no run counts operations",
             "read names, types, shapes and parameters; for costs write the model in torch",

@@ -11,7 +11,6 @@ Gluon's own hooks run inside: they see the arguments after hookline's edits, and
 from __future__ import annotations
 
 import copyreg
-import itertools
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import lru_cache, partial
@@ -23,9 +22,9 @@ from mxnet import symbol
 from hookline.backends.mxnet import compat, holding, waiting
 from hookline.backends.mxnet.quiet import unseen
 from hookline.backends.protocol import FunctionTap, Label, Rank, Tap, Undo, Wish
+from hookline.backends.tap import put_in_order
 from hookline.trees import leaves
 
-_order = itertools.count()
 _NDArray = compat.NDArray
 
 
@@ -41,7 +40,7 @@ class Taps:
         return bool(self.before or self.after or self.forwards)
 
     def add(self, tap: Tap) -> None:
-        tap.order = next(_order)
+        put_in_order(tap)
         if tap.after:
             self.after = tuple(sorted((*self.after, tap), key=_after_forward))
         else:

@@ -23,7 +23,7 @@ from hookline.backends.nnx.compat import tracing
 from hookline.backends.nnx.events import failures, later, settled, thread
 from hookline.backends.nnx.modules import has_no_forward, walk
 from hookline.backends.nnx.replay import Shares, Waiting
-from hookline.backends.tap import Figures, Label, Rank, Tap, Undo, Wish
+from hookline.backends.tap import Figures, Label, Rank, Tap, Undo, Wish, put_in_order
 from hookline.errors import Unsupported
 
 RAW = Figures(histogram=False, functions=(), dim=-1)
@@ -32,7 +32,7 @@ RAW = Figures(histogram=False, functions=(), dim=-1)
 KEPT = 16
 """Classes that a module keeps for the next time; programs that were compiled with others are compiled again."""
 
-_order, _numbers = itertools.count(), itertools.count()
+_numbers = itertools.count()
 
 
 class Spec(NamedTuple):
@@ -224,7 +224,7 @@ def place(wishes: list[Wish]) -> Undo:
 
     try:
         for module, tap in wishes:
-            tap.order = next(_order)
+            put_in_order(tap)
             post = post_of(module)
             post.taps.append(tap)
             live[id(tap.label)] = tap.label

@@ -36,6 +36,14 @@ def hook_dicts(module: torch.nn.Module, *, after: bool) -> Hooks:
     return module._forward_pre_hooks, module._forward_pre_hooks_with_kwargs  # type: ignore[return-value]
 
 
+def always_called(module: torch.nn.Module) -> OrderedDict[int, bool]:
+    """Which of the hooks after a module's forward run even if it raises, as register_forward_hook notes it.
+
+    `register_forward_hook(always_call=True)` writes the same entry; see `hook_dicts`.
+    """
+    return module._forward_hooks_always_called  # type: ignore[return-value]
+
+
 # Sees every operation below autograd. Documented, in a private module.
 DispatchMode: Any = TorchDispatchMode
 

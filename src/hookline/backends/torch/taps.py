@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
@@ -13,7 +12,9 @@ from torch import nn
 from hookline.backends.forwards import ReplacedForward, replaced
 from hookline.backends.points import Point
 from hookline.backends.protocol import Inert, Label, Rank, Tap, Wish
+from hookline.backends.tap import put_in_order
 from hookline.backends.torch.compat import (
+    always_called,
     fresh_hook_id,
     hook_dicts,
     never_compiled,
@@ -24,7 +25,6 @@ from hookline.backends.torch.compat import (
 from hookline.backends.torch.compiled.classes import retarget
 from hookline.backends.torch.compiled.traced import call_of_inert, call_of_point, call_of_replaced, call_of_tap
 
-_order = itertools.count()
 _attached: weakref.WeakSet[Attached] = weakref.WeakSet()
 _traceable: set[type] = set()
 traced_instead(Inert.__call__, call_of_inert)
@@ -64,12 +64,16 @@ def place(wishes: list[Wish]) -> Callable[[], None]:
     number = fresh_hook_id()
     attached = Attached(wishes)
     entries: list[tuple[OrderedDict[int, Any], OrderedDict[int, bool], int]] = []
+    always: list[tuple[OrderedDict[int, bool], int]] = []
 
     def remove() -> None:
         for hooks, flags, key in entries:
             hooks.pop(key, None)
             flags.pop(key, None)
+        for flags, key in always:
+            flags.pop(key, None)
         entries.clear()
+        always.clear()
         _attached.discard(attached)
         if was_compiled():
             _retarget(attached.wishes)
@@ -80,8 +84,13 @@ def place(wishes: list[Wish]) -> Callable[[], None]:
             hooks, flags = hook_dicts(module, after=tap.after)
             key = number if number not in hooks else fresh_hook_id()
             entries.append((hooks, flags, key))
-            tap.order = next(_order)
+            put_in_order(tap)
+            if tap.always_called:
+                always.append((always_called(module), key))
+                always_called(module)[key] = True
             hooks[key] = tap
+            if tap.prepended:
+                hooks.move_to_end(key, last=False)
             if tap.kwargs:
                 flags[key] = True
             if len(hooks) > 1:
@@ -117,9 +126,9 @@ def _sort(hooks: OrderedDict[int, Any], *, after: bool) -> None:
     Edits and foreign hooks stay where they were registered; within one rank, so does everything.
     """
     taps = [(number, tap) for number, tap in hooks.items() if isinstance(tap, Tap)]
-    for number, tap in taps:
-        if tap.rank is Rank.ORIGINAL:
-            hooks.move_to_end(number, last=False)
+    first = [(number, tap) for number, tap in taps if tap.rank is Rank.ORIGINAL]
+    for number, _ in sorted(first, key=lambda item: item[1].order, reverse=True):
+        hooks.move_to_end(number, last=False)
     late = [(number, tap) for number, tap in taps if tap.rank > Rank.EDIT]
     late.sort(key=lambda item: (item[1].rank if after else -item[1].rank, item[1].order))
     for number, _ in late:
