@@ -15,7 +15,7 @@ from hookline.errors import HooklineError
 from hookline.hooks.gradients import InputGradients, OutputGradients
 from hookline.hooks.handles import Handle, all_or_nothing
 from hookline.hooks.placing import callers_line, needs_callable
-from hookline.hooks.replacing import as_arguments, checked, hook_error
+from hookline.hooks.replacing import as_arguments, checked, checked_arguments, checked_positional, hook_error
 from hookline.hooks.select import Place, Tree, select
 
 Hook = Callable[..., Any]
@@ -26,8 +26,9 @@ def register_forward_pre_hook(
 ) -> Handle:
     """A Handle; `hook(module, args)` runs before each forward and may return other arguments.
 
-    With `with_kwargs` it is `hook(module, args, kwargs)` and returns (args, kwargs). With `prepend` it
-    runs before the hooks that are there already.
+    With `with_kwargs` it is `hook(module, args, kwargs)` and returns (args, kwargs). Arguments that stay keep
+    their structure, shape and type. Further ones may be added where the forward takes them, and with
+    `with_kwargs` some may be left out. With `prepend` it runs before the hooks that are there already.
 
     >>> import torch
     >>> model = torch.nn.Linear(2, 1, bias=False)
@@ -181,7 +182,9 @@ class PreHook(HookTap):
             raise
         except Exception as error:
             raise self.error(error) from error
-        return None if new is None else self.checked(as_arguments(new), args)
+        if new is None:
+            return None
+        return checked_positional(self.backend, module, as_arguments(new), args, self.label.site, self.label.kind)
 
 
 class PreHookWithKwargs(HookTap):
@@ -194,7 +197,9 @@ class PreHookWithKwargs(HookTap):
             raise
         except Exception as error:
             raise self.error(error) from error
-        return None if new is None else self.checked(new, (args, kwargs))
+        if new is None:
+            return None
+        return checked_arguments(self.backend, module, new, (args, kwargs), self.label.site, self.label.kind)
 
 
 class PostHook(HookTap):
