@@ -589,3 +589,12 @@ def test_what_is_always_called_is_what_register_forward_hook_notes():
     with pytest.raises(RuntimeError):
         module(torch.ones(7))
     assert seen == [None]
+
+
+def test_hooks_of_a_tensor_are_those_on_its_gradient_and_on_accumulation():
+    x = torch.ones(1, requires_grad=True)
+    assert compat.tensor_hooks(x) == []
+    first, second = (lambda grad: None), (lambda tensor: None)
+    x.register_hook(first)
+    x.register_post_accumulate_grad_hook(second)
+    assert compat.tensor_hooks(x) == [first, second]

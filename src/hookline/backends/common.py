@@ -63,6 +63,12 @@ class Common(Immediate):
     def hear_parameters(self, module: Any, sink: Callable[[str, Any], None], label: Label) -> Undo:
         raise self.framework.unsupported("param_grads")
 
+    def parameters_of(self, model: Any) -> dict[str, Any]:
+        raise self.framework.unsupported("accumulated")
+
+    def hear_accumulated(self, parameter: Any, fn: Callable[[Any], None], label: Label) -> Undo:
+        raise self.framework.unsupported("accumulated")
+
     def hear_steps(self, model: Any, before: Callable[..., None], after: Callable[[set[int]], None]) -> Undo:
         """No optimizer is heard: without steps told by hand, each call of the model is a step."""
         return _nothing

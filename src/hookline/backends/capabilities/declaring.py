@@ -20,6 +20,7 @@ FEATURES = {
     "backward_pre": "`register_backward_pre_hook`, which may replace gradients",
     "backward": "`register_backward_hook`, which may replace gradients",
     "original": "`register_backward_hook(original=True)`",
+    "accumulated": "`register_post_accumulate_grad_hook`",
     "hook_backward": "`HookBackward`",
     "record": "`record`: outputs, inputs, several calls, shared modules",
     "grads": "`record(grads=True)`: gradients of inputs and outputs",

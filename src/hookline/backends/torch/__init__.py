@@ -61,6 +61,8 @@ class TorchBackend(Immediate):
     sequence_number = staticmethod(compat.sequence_number)
     recomputed = staticmethod(parameters.recomputed)
     hear_parameters = staticmethod(parameters.hear_parameters)
+    hear_accumulated = staticmethod(parameters.hear_accumulated)
+    parameters_of = staticmethod(parameters.parameters_of)
     site_memory = staticmethod(site_memory)
     listener = staticmethod(gradients.listener)
     heard = staticmethod(gradients.heard)
@@ -98,8 +100,11 @@ class TorchBackend(Immediate):
         return modules.walk(model)
 
     def placed(self, model: nn.Module) -> list[Label]:
-        labels = [tap.label for module in model.modules() for tap in taps.taps_on(module)]
-        return labels + [one.label for module in model.modules() for one in listenings(module)]
+        # A parameter that two modules share has its taps once.
+        found = {id(tap): tap for module in model.modules() for tap in taps.taps_on(module)}
+        return [tap.label for tap in found.values()] + [
+            one.label for module in model.modules() for one in listenings(module)
+        ]
 
     def is_training(self, model: nn.Module) -> bool:
         return model.training

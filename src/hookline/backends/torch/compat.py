@@ -147,8 +147,11 @@ def listen(tensor: torch.Tensor, fn: Callable[[torch.Tensor], Any]) -> None:
 
 
 def tensor_hooks(tensor: torch.Tensor) -> list[Any]:
-    """The hooks that were registered on `tensor`."""
-    return list((tensor._backward_hooks or {}).values())
+    """The hooks that were registered on `tensor`: on its gradient, and on the end of its accumulation.
+
+    torch does not tell of them publicly.
+    """
+    return [*(tensor._backward_hooks or {}).values(), *(tensor._post_accumulate_grad_hooks or {}).values()]
 
 
 # These run several times on every call of a module: made in C, they cost no Python frame.
