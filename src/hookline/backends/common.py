@@ -49,6 +49,10 @@ class Common(Immediate):
         """The same values without history."""
         raise NotImplementedError
 
+    def callee(self, module: Any) -> Callable[..., Any]:
+        fn: Callable[..., Any] = getattr(module, self.forward_name)
+        return fn
+
     # Taps that few frameworks have a way for
 
     def place_state_hook(self, module: Any, when: tuple[str, str], fn: Callable[..., Any], label: Label) -> Undo:

@@ -312,6 +312,9 @@ class Describing(Protocol):
     def forward_of(self, module: Any) -> tuple[Callable[..., Any], str]:
         """The function that runs when the module is called, and whose it is."""
 
+    def callee(self, module: Any) -> Callable[..., Any]:
+        """What a call's arguments are handed to after all taps: they must fit its signature."""
+
 
 class Files(Protocol):
     """Tensors in safetensors files."""

@@ -113,6 +113,17 @@ def put_in_order(tap: Tap) -> None:
     tap.order = -number if tap.prepended else number
 
 
+def backwards_in_order(tap: Tap) -> tuple[bool, int]:
+    """A key among taps of one rank, for frameworks that lead tensors through an identity for each tap.
+
+    A gradient comes to the last identity first, so taps on gradients stand in the opposite order: what shall see
+    it first comes last.
+    """
+    if tap.rank in (Rank.ORIGINAL, Rank.GRADIENT):
+        return tap.first_in_backward, -tap.order
+    return False, tap.order
+
+
 class FunctionTap(Tap):
     """A tap that calls a function."""
 

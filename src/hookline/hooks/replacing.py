@@ -79,10 +79,10 @@ def not_taken(backend: Backend, module: Any, args: Any, kwargs: Any = None) -> s
 
     Where `kwargs` is None, they are not known.
     """
-    forward = getattr(module, backend.forward_name)
+    callee = backend.callee(module)
     try:
         # Not that of what it wraps: a wrapper may take more, and it is the one that is called.
-        signature = inspect.signature(forward, follow_wrapped=False)
+        signature = inspect.signature(callee, follow_wrapped=False)
     except (ValueError, TypeError):  # some C functions tell nothing about themselves
         return ""
     try:

@@ -12,7 +12,7 @@ from typing import Any
 
 from hookline.backends.mindspore import compat
 from hookline.backends.mindspore.constructs import refused
-from hookline.backends.tap import Rank, Tap, Wish, put_in_order
+from hookline.backends.tap import Rank, Tap, Wish, backwards_in_order, put_in_order
 
 KEYS = {"first": "hookline.first", "among": "hookline.among", "last": "hookline.last"}
 
@@ -160,7 +160,7 @@ def _take_out(cell: Any, dispatcher: Dispatcher, key: str) -> None:
 
 def _sorted(taps: tuple[Tap, ...], *, after: bool) -> tuple[Tap, ...]:
     """In the order that Rank describes; within one rank, in that of placement."""
-    return tuple(sorted(taps, key=lambda tap: (tap.rank if after else -tap.rank, tap.order)))
+    return tuple(sorted(taps, key=lambda tap: (tap.rank if after else -tap.rank, *backwards_in_order(tap))))
 
 
 def taps_on(cell: Any) -> Iterator[Tap]:

@@ -23,7 +23,7 @@ from hookline.backends.nnx.compat import tracing
 from hookline.backends.nnx.events import failures, later, settled, thread
 from hookline.backends.nnx.modules import has_no_forward, walk
 from hookline.backends.nnx.replay import Shares, Waiting
-from hookline.backends.tap import Figures, Label, Rank, Tap, Undo, Wish, put_in_order
+from hookline.backends.tap import Figures, Label, Rank, Tap, Undo, Wish, backwards_in_order, put_in_order
 from hookline.errors import Unsupported
 
 RAW = Figures(histogram=False, functions=(), dim=-1)
@@ -66,11 +66,16 @@ class Post:
 
     def before(self) -> list[Tap]:
         """The taps before the forward in the order of Rank."""
-        return sorted((tap for tap in self.taps if not tap.after), key=lambda tap: (_BEFORE[tap.rank], tap.order))
+        return sorted(
+            (tap for tap in self.taps if not tap.after),
+            key=lambda tap: (_BEFORE[tap.rank], *backwards_in_order(tap)),
+        )
 
     def after(self) -> list[Tap]:
         """The taps after the forward in the order of Rank."""
-        return sorted((tap for tap in self.taps if tap.after), key=lambda tap: (tap.rank, tap.order))
+        return sorted(
+            (tap for tap in self.taps if tap.after), key=lambda tap: (tap.rank, *backwards_in_order(tap))
+        )
 
     def spec(self) -> Spec:
         """What the taps of now ask of compiled code."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -105,6 +105,9 @@ class TorchBackend(Immediate):
         return [tap.label for tap in found.values()] + [
             one.label for module in model.modules() for one in listenings(module)
         ]
+
+    def callee(self, module: nn.Module) -> Callable[..., Any]:
+        return module.forward
 
     def is_training(self, model: nn.Module) -> bool:
         return model.training
