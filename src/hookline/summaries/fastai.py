@@ -114,8 +114,8 @@ def layer_info(learn: Any, *xb: Any, same: bool = False) -> list[tuple[Any, ...]
 
 def _keeps_shape(inputs: tuple[Any, ...], output: Any) -> bool:
     """Whether a tensor came out that has the shape of the first one that went in, but for the batch."""
-    shapes = [getattr(value, "shape", None) for value in (*inputs[:1], output)]
-    return len(shapes) == 2 and None not in shapes and tuple(shapes[0][1:]) == tuple(shapes[1][1:])
+    shapes = [tuple(value.shape[1:]) for value in (*inputs[:1], output) if hasattr(value, "shape")]
+    return len(shapes) == 2 and shapes[0] == shapes[1]
 
 
 def _leaves(model: Any) -> Iterator[Any]:
