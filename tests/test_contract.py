@@ -76,15 +76,14 @@ def test_an_exception_in_a_hook_leaves_nothing(model, x, error):
 def test_a_failure_while_attaching_leaves_nothing(model, monkeypatch):
     from hookline.backends.torch import taps
 
-    numbers = iter([1, 2])  # a third tap finds none left
+    left = [1, 2]  # a third tap finds none left
 
-    def failing(self):
-        try:
-            return next(numbers)
-        except StopIteration:
-            raise RuntimeError("third tap") from None
+    def failing(tap):
+        if not left:
+            raise RuntimeError("third tap")
+        tap.order = left.pop(0)
 
-    monkeypatch.setattr(taps, "_order", type("Numbers", (), {"__next__": failing})())
+    monkeypatch.setattr(taps, "put_in_order", failing)
     with untouched(model), pytest.raises(RuntimeError, match="third tap"):
         hookline.register_forward_hook(model, lambda m, a, o: None, "**")
 

@@ -90,6 +90,7 @@ def test_only_its_backend_imports_a_framework():
 
 PRIVATE = re.compile(
     r"torch\._\w+|\._backward_hooks|\._version\b|\._base\b|\._is_view|\._compiled_call_impl|_sequence_nr|\._grad_fn"
+    r"|\._post_accumulate_grad_hooks|\._forward_hooks_always_called"
 )
 
 
@@ -110,6 +111,7 @@ def test_public_names_are_the_agreed_ones():
             *["__version__", "record", "Recording", "load_recording", "edit", "skip", "where", "Site", "Handle"],
             *["register_forward_pre_hook", "register_forward_hook", "register_backward_pre_hook"],
             *["register_backward_hook", "HookBackward", "installed", "register_op_hook", "OpEvent"],
+            *["register_post_accumulate_grad_hook"],
             *["mark", "on_mark", "with_statistics"],
             *["register_state_dict_pre_hook", "register_state_dict_post_hook"],
             *["register_load_state_dict_pre_hook", "register_load_state_dict_post_hook"],

@@ -728,3 +728,24 @@ def test_a_tensor_keeps_its_attributes_from_a_graphs_forward_to_its_backward():
     assert rec[""].calls[0].grad_output.unique().item() == 3
     assert rec[""].calls[1].grad_output is None
     del second
+
+
+def test_what_is_always_called_is_what_register_forward_hook_notes():
+    module, seen = nn.Linear(1, 1), []
+    handle = module.register_forward_hook(lambda m, a, o: None, always_call=True)
+    assert list(compat.always_called(module)) == [handle.id]
+    number = compat.fresh_hook_id()
+    compat.hook_dicts(module, after=True)[0][number] = lambda m, a, o: seen.append(o)
+    compat.always_called(module)[number] = True
+    with pytest.raises(RuntimeError):
+        module(torch.ones(7))
+    assert seen == [None]
+
+
+def test_hooks_of_a_tensor_are_those_on_its_gradient_and_on_accumulation():
+    x = torch.ones(1, requires_grad=True)
+    assert compat.tensor_hooks(x) == []
+    first, second = (lambda grad: None), (lambda tensor: None)
+    x.register_hook(first)
+    x.register_post_accumulate_grad_hook(second)
+    assert compat.tensor_hooks(x) == [first, second]

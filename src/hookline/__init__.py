@@ -33,6 +33,7 @@ _HOME = {
     "hooks.exporting": ("mark", "on_mark", "with_statistics"),
     "hooks.handles": ("Handle",),
     "hooks.operators": ("OpEvent", "register_op_hook"),
+    "hooks.parameters": ("register_post_accumulate_grad_hook",),
     "hooks.record": ("record",),
     "hooks.recording": ("Recording",),
     "hooks.register": (
@@ -122,6 +123,7 @@ if TYPE_CHECKING:
     from hookline.hooks.handles import Handle as Handle
     from hookline.hooks.operators import OpEvent as OpEvent
     from hookline.hooks.operators import register_op_hook as register_op_hook
+    from hookline.hooks.parameters import register_post_accumulate_grad_hook as register_post_accumulate_grad_hook
     from hookline.hooks.record import record as record
     from hookline.hooks.recording import Recording as Recording
     from hookline.hooks.register import installed as installed

@@ -7,13 +7,14 @@ import pytest
 import torch
 from fastai.callback.core import Callback, CancelFitException
 from fastai.callback.hook import ActivationStats as Original
+from fastai.callback.hook import layer_info as original_layer_info
 from fastai.test_utils import synth_learner
 from fastai.torch_core import set_seed
 from helpers import assert_nothing_left, same_weights
 from torch import nn
 
 import hookline
-from hookline import ActivationStats, HookCallback
+from hookline import ActivationStats, HookCallback, layer_info
 
 
 def layered():
@@ -87,9 +88,10 @@ def test_the_default_modules_of_the_seed_are_found_without_a_weight():
     assert [len(batch) for batch in learn.activation_stats.stats] == [1, 1]
 
 
+@pytest.mark.parametrize("include_paramless", [False, True])
 @pytest.mark.parametrize("every", [None, 2])
-def test_values_are_those_of_fastai(every):
-    options = {"every": every, "with_hist": True}
+def test_values_are_those_of_fastai(every, include_paramless):
+    options = {"every": every, "with_hist": True, "include_paramless": include_paramless}
     theirs = fit(Original(**options)).activation_stats
     ours = fit(ActivationStats(**options)).activation_stats
     assert len(ours.stats) == len(theirs.stats)
@@ -102,6 +104,17 @@ def test_values_are_those_of_fastai(every):
     for idx in (0, 1):
         assert ours.layer_stats(idx) == [list(line) for line in theirs.layer_stats(idx)]
         assert torch.equal(ours.hist(idx), theirs.hist(idx))
+
+
+def test_the_fifth_entry_of_layer_info_is_that_of_fastai():
+    model = nn.Sequential(
+        *[nn.Conv2d(3, 3, 3, padding=1), nn.BatchNorm2d(3), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(3, 8, 1)],
+        *[nn.Flatten(), nn.Dropout(), nn.Linear(128, 128), nn.Linear(128, 1)],
+    )
+    learn, x = synth_learner(model=model), torch.randn(16, 3, 8, 8)
+    theirs, ours = original_layer_info(learn, x), layer_info(learn, x, same=True)
+    assert [(info[0], info[1] or 0, info[2] or False, list(info[3]), info[4]) for info in theirs] == ours
+    assert {info[4] for info in ours} == {True, False}
 
 
 def test_training_gives_the_same_weights():

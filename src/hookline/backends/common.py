@@ -49,6 +49,10 @@ class Common(Immediate):
         """The same values without history."""
         raise NotImplementedError
 
+    def callee(self, module: Any) -> Callable[..., Any]:
+        fn: Callable[..., Any] = getattr(module, self.forward_name)
+        return fn
+
     # Taps that few frameworks have a way for
 
     def place_state_hook(self, module: Any, when: tuple[str, str], fn: Callable[..., Any], label: Label) -> Undo:
@@ -62,6 +66,12 @@ class Common(Immediate):
 
     def hear_parameters(self, module: Any, sink: Callable[[str, Any], None], label: Label) -> Undo:
         raise self.framework.unsupported("param_grads")
+
+    def parameters_of(self, model: Any) -> dict[str, Any]:
+        raise self.framework.unsupported("accumulated")
+
+    def hear_accumulated(self, parameter: Any, fn: Callable[[Any], None], label: Label) -> Undo:
+        raise self.framework.unsupported("accumulated")
 
     def hear_steps(self, model: Any, before: Callable[..., None], after: Callable[[set[int]], None]) -> Undo:
         """No optimizer is heard: without steps told by hand, each call of the model is a step."""

@@ -81,6 +81,9 @@ class Trees(Protocol):
     def tensors_of(self, model: Any) -> dict[str, Any]:
         """Every parameter and buffer by its dotted name."""
 
+    def parameters_of(self, model: Any) -> dict[str, Any]:
+        """Every parameter by its dotted name, tied ones under each of their names."""
+
 
 class Placing(Protocol):
     """Taps, and what else is put into a model for a while."""
@@ -192,6 +195,9 @@ class GradientTaps(Protocol):
 
     def hear_parameters(self, module: Any, sink: Callable[[str, Any], None], label: Label) -> Undo:
         """Has `sink(name, grad)` called for each of the module's own parameters."""
+
+    def hear_accumulated(self, parameter: Any, fn: Callable[[Any], None], label: Label) -> Undo:
+        """Has `fn(parameter)` called when a backward has added to its gradient; InvalidArgument if it is lazy."""
 
 
 class Operators(Protocol):
@@ -310,6 +316,9 @@ class Describing(Protocol):
 
     def forward_of(self, module: Any) -> tuple[Callable[..., Any], str]:
         """The function that runs when the module is called, and whose it is."""
+
+    def callee(self, module: Any) -> Callable[..., Any]:
+        """What a call's arguments are handed to after all taps: they must fit its signature."""
 
 
 class Files(Protocol):

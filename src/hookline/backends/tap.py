@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from contextlib import nullcontext
 from enum import IntEnum
@@ -96,7 +97,8 @@ class Tap:
     copy of the model it is inert, and pickled it is a callable of the standard library, so that a
     saved model loads where hookline is not installed. One that `may_miss` calls is not worth running
     compiled code as it is written for. One that is `first_in_backward` gets the gradient before other
-    taps of the site do.
+    taps of the site do. One that is `prepended` runs before those of its rank that are there when it
+    comes. One that is `always_called` runs after a forward that raised, too.
     """
 
     label: Label
@@ -110,6 +112,8 @@ class Tap:
     """Whether compiled code follows its call, and does not only make room for it."""
     may_miss = False
     first_in_backward = False
+    prepended = False
+    always_called = False
 
     def __init_subclass__(cls) -> None:
         if cls.kwargs and cls.whole_calls_only and "__call__" in vars(cls):
@@ -130,7 +134,7 @@ class Tap:
         raise NotAFunction(self.label)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Inert:
-        return Inert()
+        return Inert(stays=self.always_called)
 
     def __reduce__(self) -> Any:
         return _inert_pickle()
@@ -144,6 +148,26 @@ def _whole_calls_only(call: Callable[..., Any], more: int) -> Callable[..., Any]
         return call(tap, module, args, *rest) if len(rest) == more else None
 
     return called
+
+
+_numbers = itertools.count(1)
+
+
+def put_in_order(tap: Tap) -> None:
+    """Gives a tap that is being placed its number within its rank: the last, or the first if it is prepended."""
+    number = next(_numbers)
+    tap.order = -number if tap.prepended else number
+
+
+def backwards_in_order(tap: Tap) -> tuple[bool, int]:
+    """A key among taps of one rank, for frameworks that lead tensors through an identity for each tap.
+
+    A gradient comes to the last identity first, so taps on gradients stand in the opposite order: what shall see
+    it first comes last.
+    """
+    if tap.rank in (Rank.ORIGINAL, Rank.GRADIENT):
+        return tap.first_in_backward, -tap.order
+    return False, tap.order
 
 
 class FunctionTap(Tap):
@@ -177,9 +201,18 @@ class FunctionTap(Tap):
 
 
 class Inert:
-    """What a copy has in place of a tap: called, it takes itself out of the copy's forward hooks."""
+    """What a copy has in place of a tap: called, it takes itself out of the copy's forward hooks.
+
+    One that `stays` does not: after a forward that raised, torch goes through the hooks themselves, and
+    fails where one goes meanwhile.
+    """
+
+    def __init__(self, *, stays: bool = False) -> None:
+        self.stays = stays
 
     def __call__(self, module: Any, *rest: Any) -> None:
+        if self.stays:
+            return
         for name, hooks in list(vars(module).items()):
             if name.startswith("_forward") and isinstance(hooks, dict):
                 for number in [number for number, hook in list(hooks.items()) if hook is self]:

@@ -21,7 +21,7 @@ from hookline.hooks.gradients import InputGradients, OutputGradients
 from hookline.hooks.handles import all_or_nothing
 from hookline.hooks.placing import callers_line, needs_callable
 from hookline.hooks.reasons import why_silent
-from hookline.hooks.replacing import as_arguments, called, checked
+from hookline.hooks.replacing import as_arguments, called, checked, checked_positional, not_taken
 from hookline.hooks.select import Place, Tree, select
 from hookline.hooks.session import Session
 from hookline.sites import KINDS, Site
@@ -125,8 +125,8 @@ class SiteEdit:
             if not session.sees_this_context():
                 return None
             if self.kind == "kwargs":
-                return args, kwargs | self._changed_kwargs(backend, kwargs)
-            return self._changed(backend, args, wrap=True), kwargs
+                return args, self._changed_kwargs(backend, module, args, kwargs)
+            return self._changed_arguments(backend, module, args), kwargs
 
         def grad_output(module: Any, grad_output: Any) -> Any:
             self.fired += 1
@@ -152,31 +152,41 @@ class SiteEdit:
             return called(self.site, "edit", self.change, value)
         return self.change
 
-    def _changed(self, backend: Backend, old: Any, *, wrap: bool = False) -> Any:
+    def _changed(self, backend: Backend, old: Any) -> Any:
         new = self._asked(old)
         if new is None:
             return old
-        if wrap:
-            new = as_arguments(new)
         self.fired += 1
         if callable(self.change):
             return checked(backend, new, old, self.site, "edit")
         return fitted(backend, new, old, self.site)
 
-    def _changed_kwargs(self, backend: Backend, old: dict[str, Any]) -> dict[str, Any]:
+    def _changed_arguments(self, backend: Backend, module: Any, old: tuple[Any, ...]) -> Any:
         new = self._asked(old)
         if new is None:
-            return {}
-        if not isinstance(new, Mapping) or (unknown := [key for key in new if key not in old]):
-            came = f"{unknown[0]!r}" if isinstance(new, Mapping) else f"a {type(new).__name__}"
-            raise WrongReplacement(
-                self.site, "edit", f"gave {came}; a dict with some of the keys {sorted(old)} is wanted"
-            )
-        part = {key: old[key] for key in new}
+            return old
+        new = as_arguments(new)
         self.fired += 1
         if callable(self.change):
-            return dict(checked(backend, dict(new), part, self.site, "edit"))
-        return dict(fitted(backend, dict(new), part, self.site))
+            return checked_positional(backend, module, new, old, self.site, "edit")
+        return fitted(backend, new, old, self.site)
+
+    def _changed_kwargs(self, backend: Backend, module: Any, args: Any, old: dict[str, Any]) -> dict[str, Any]:
+        new = self._asked(old)
+        if new is None:
+            return old
+        if not isinstance(new, Mapping):
+            raise WrongReplacement(
+                self.site, "edit", f"gave a {type(new).__name__}; a dict of keyword arguments is wanted"
+            )
+        self.fired += 1
+        there = {key: new[key] for key in new if key in old}
+        before = {key: old[key] for key in there}
+        fit = partial(checked, kind="edit") if callable(self.change) else fitted
+        result = {**old, **new, **fit(backend, there, before, site=self.site)}
+        if len(result) > len(old) and (reason := not_taken(backend, module, args, result)):
+            raise WrongReplacement(self.site, "edit", f"gave {[key for key in new if key not in old]}: {reason}")
+        return result
 
 
 class SkippedModule(SiteEdit):

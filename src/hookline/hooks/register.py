@@ -15,16 +15,20 @@ from hookline.errors import HooklineError
 from hookline.hooks.gradients import InputGradients, OutputGradients
 from hookline.hooks.handles import Handle, all_or_nothing
 from hookline.hooks.placing import callers_line, needs_callable
-from hookline.hooks.replacing import as_arguments, checked, hook_error
+from hookline.hooks.replacing import as_arguments, checked, checked_arguments, checked_positional, hook_error
 from hookline.hooks.select import Place, Tree, select
 
 Hook = Callable[..., Any]
 
 
-def register_forward_pre_hook(model: Any, hook: Hook, where: Any = None, *, with_kwargs: bool = False) -> Handle:
+def register_forward_pre_hook(
+    model: Any, hook: Hook, where: Any = None, *, prepend: bool = False, with_kwargs: bool = False
+) -> Handle:
     """A Handle; `hook(module, args)` runs before each forward and may return other arguments.
 
-    With `with_kwargs` it is `hook(module, args, kwargs)` and returns (args, kwargs).
+    With `with_kwargs` it is `hook(module, args, kwargs)` and returns (args, kwargs). Arguments that stay keep
+    their structure, shape and type. Further ones may be added where the forward takes them, and with
+    `with_kwargs` some may be left out. With `prepend` it runs before the hooks that are there already.
 
     >>> import torch
     >>> model = torch.nn.Linear(2, 1, bias=False)
@@ -35,14 +39,25 @@ def register_forward_pre_hook(model: Any, hook: Hook, where: Any = None, *, with
     name = "register_forward_pre_hook"
     needs_callable(name, "hook", hook, 3 if with_kwargs else 2)
     kind = PreHookWithKwargs if with_kwargs else PreHook
-    needs = ("forward_pre", "kwargs") if with_kwargs else ("forward_pre",)
-    return _place(model, where, name, "forward pre-hook", needs, partial(_one_tap, kind, hook))
+    needs = ["forward_pre", *["kwargs"] * with_kwargs]
+    return _place(model, where, name, "forward pre-hook", needs, partial(_one_tap, kind, hook), prepend)
 
 
-def register_forward_hook(model: Any, hook: Hook, where: Any = None, *, with_kwargs: bool = False) -> Handle:
+def register_forward_hook(
+    model: Any,
+    hook: Hook,
+    where: Any = None,
+    *,
+    prepend: bool = False,
+    with_kwargs: bool = False,
+    always_call: bool = False,
+) -> Handle:
     """A Handle; `hook(module, args, output)` runs after each forward and may return another output.
 
-    With `with_kwargs` it is `hook(module, args, kwargs, output)`.
+    With `with_kwargs` it is `hook(module, args, kwargs, output)`. With `prepend` it runs before the hooks that
+    are there already. With `always_call` it runs also where the call raises, a hook of it included: `output` is
+    then None, or as far as it got. What the hook returns then is dropped, and what it raises becomes a warning.
+    Compiled code does not run it then.
 
     >>> import torch
     >>> model = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.ReLU())
@@ -54,14 +69,16 @@ def register_forward_hook(model: Any, hook: Hook, where: Any = None, *, with_kwa
     name = "register_forward_hook"
     needs_callable(name, "hook", hook, 4 if with_kwargs else 3)
     kind = PostHookWithKwargs if with_kwargs else PostHook
-    needs = ("forward", "kwargs") if with_kwargs else ("forward",)
-    return _place(model, where, name, "forward hook", needs, partial(_one_tap, kind, hook))
+    needs = ["forward", *["kwargs"] * with_kwargs, *["always_call"] * always_call]
+    wishes = partial(_one_tap, kind, hook, always_call=always_call)
+    return _place(model, where, name, "forward hook", needs, wishes, prepend)
 
 
-def register_backward_pre_hook(model: Any, hook: Hook, where: Any = None) -> Handle:
+def register_backward_pre_hook(model: Any, hook: Hook, where: Any = None, *, prepend: bool = False) -> Handle:
     """A Handle; `hook(module, grad_output)` runs before the module's backward and may return another.
 
     `grad_output` is a tuple: along the output if that is one, else with the output's gradient in it.
+    With `prepend` it runs before hookline's backward pre-hooks that are there already.
     """
     name = "register_backward_pre_hook"
     needs_callable(name, "hook", hook, 2)
@@ -69,15 +86,18 @@ def register_backward_pre_hook(model: Any, hook: Hook, where: Any = None) -> Han
     def wishes(backend: Backend, place: Place, label: Label) -> list[Wish]:
         return OutputGradients(backend, place, label, hook).wishes()
 
-    return _place(model, where, name, "backward pre-hook", ("backward_pre",), wishes)
+    return _place(model, where, name, "backward pre-hook", ["backward_pre"], wishes, prepend)
 
 
-def register_backward_hook(model: Any, hook: Hook, where: Any = None, *, original: bool = False) -> Handle:
+def register_backward_hook(
+    model: Any, hook: Hook, where: Any = None, *, prepend: bool = False, original: bool = False
+) -> Handle:
     """A Handle; `hook(module, grad_input, grad_output)` runs after the module's backward.
 
     `grad_input` is a tuple along the positional arguments; the hook may return another one.
     `grad_output` belongs to the value that leaves the module, after all forward hooks; with
-    `original`, to the value that the module itself returned, before them.
+    `original`, to the value that the module itself returned, before them. With `prepend` it runs before
+    hookline's backward hooks that are there already.
     """
     name = "register_backward_hook"
     needs_callable(name, "hook", hook, 3)
@@ -85,8 +105,8 @@ def register_backward_hook(model: Any, hook: Hook, where: Any = None, *, origina
     def wishes(backend: Backend, place: Place, label: Label) -> list[Wish]:
         return InputGradients(backend, place, label, hook).wishes(original=original)
 
-    needs = ("backward", "original") if original else ("backward",)
-    return _place(model, where, name, "backward hook", needs, wishes)
+    needs = ["backward", *["original"] * original]
+    return _place(model, where, name, "backward hook", needs, wishes, prepend)
 
 
 def installed(model: Any) -> list[Label]:
@@ -101,8 +121,12 @@ def installed(model: Any) -> list[Label]:
     return [label for label in resolve(model).placed(model) if label.owner]
 
 
-def _one_tap(kind: type[HookTap], hook: Hook, backend: Backend, place: Place, label: Label) -> list[Wish]:
-    return [Wish(place.module, kind(hook, backend, label))]
+def _one_tap(
+    kind: type[HookTap], hook: Hook, backend: Backend, place: Place, label: Label, *, always_call: bool = False
+) -> list[Wish]:
+    tap = kind(hook, backend, label)
+    tap.always_called = always_call
+    return [Wish(place.module, tap)]
 
 
 def _place(
@@ -110,8 +134,9 @@ def _place(
     where: Any,
     owner: str,
     kind: str,
-    needs: tuple[str, ...],
+    needs: list[str],
     wishes: Callable[[Backend, Place, Label], list[Wish]],
+    prepend: bool,
 ) -> Handle:
     backend = resolve(model)
     for feature in needs:
@@ -121,6 +146,8 @@ def _place(
     all_wishes = [
         wish for place in places for wish in wishes(backend, place, Label(owner, kind, place.name, line))
     ]
+    for wish in all_wishes:
+        wish.tap.prepended = prepend
     return all_or_nothing([partial(backend.place, all_wishes)])
 
 
@@ -139,6 +166,8 @@ class HookTap(Tap):
         return hook_error(self.label.site, self.label.kind, self.hook, error)
 
     def checked(self, new: Any, old: Any) -> Any:
+        if old is None and self.always_called:
+            return new  # the forward has raised, and there is nothing to replace
         return checked(self.backend, new, old, self.label.site, self.label.kind)
 
 
@@ -153,7 +182,9 @@ class PreHook(HookTap):
             raise
         except Exception as error:
             raise self.error(error) from error
-        return None if new is None else self.checked(as_arguments(new), args)
+        if new is None:
+            return None
+        return checked_positional(self.backend, module, as_arguments(new), args, self.label.site, self.label.kind)
 
 
 class PreHookWithKwargs(HookTap):
@@ -166,7 +197,9 @@ class PreHookWithKwargs(HookTap):
             raise
         except Exception as error:
             raise self.error(error) from error
-        return None if new is None else self.checked(new, (args, kwargs))
+        if new is None:
+            return None
+        return checked_arguments(self.backend, module, new, (args, kwargs), self.label.site, self.label.kind)
 
 
 class PostHook(HookTap):

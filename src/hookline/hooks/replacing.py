@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -30,8 +31,72 @@ def hook_error(site: str, kind: str, fn: Callable[..., Any], error: Exception) -
 def checked(backend: Backend, new: Any, old: Any, site: str, kind: str) -> Any:
     """`new`, if it can stand in for `old`; WrongReplacement if not."""
     if new is not old and (reason := mismatch(new, old, backend.tensor, backend.unlike)):
-        raise WrongReplacement(site, kind, f"returned a value that can't replace what was there: {reason}")
+        raise _irreplaceable(site, kind, reason)
     return new
+
+
+def _irreplaceable(site: str, kind: str, reason: str) -> WrongReplacement:
+    return WrongReplacement(site, kind, f"returned a value that can't replace what was there: {reason}")
+
+
+def checked_arguments(
+    backend: Backend, module: Any, new: tuple[Any, Any], old: tuple[Any, Any], site: str, kind: str
+) -> tuple[Any, Any]:
+    """`new`, a pair (args, kwargs), if the module can be called with it in place of `old`.
+
+    An argument that stays must fit as anywhere. Others may come and go, as far as the forward takes that.
+    """
+    if not mismatch(new, old, backend.tensor, backend.unlike):
+        return new
+    if not (isinstance(new, tuple) and len(new) == 2 and type(new[0]) is tuple and isinstance(new[1], dict)):
+        reason = f"a pair (args, kwargs) of a tuple and a dict is wanted, {_described(new)} came"
+    else:
+        places, names = min(len(new[0]), len(old[0])), [name for name in old[1] if name in new[1]]
+        there, before = ((args[:places], {name: kwargs[name] for name in names}) for args, kwargs in (new, old))
+        reason = mismatch(there, before, backend.tensor, backend.unlike) or not_taken(backend, module, *new)
+    if reason:
+        raise _irreplaceable(site, kind, reason)
+    return new
+
+
+def checked_positional(
+    backend: Backend, module: Any, new: tuple[Any, ...], old: tuple[Any, ...], site: str, kind: str
+) -> tuple[Any, ...]:
+    """The arguments `new` if they can stand in for `old`; there may be more of them, if the forward takes that.
+
+    Not fewer: a hook that returns one of several has most likely forgotten the others.
+    """
+    if len(new) <= len(old) or type(new) is not tuple:
+        return checked(backend, new, old, site, kind)  # type: ignore[no-any-return]
+    checked(backend, new[: len(old)], old, site, kind)
+    if reason := not_taken(backend, module, new):
+        raise _irreplaceable(site, kind, reason)
+    return new
+
+
+def not_taken(backend: Backend, module: Any, args: Any, kwargs: Any = None) -> str:
+    """Why the module's forward can't be called with these arguments; empty if it can.
+
+    Where `kwargs` is None, they are not known.
+    """
+    callee = backend.callee(module)
+    try:
+        # Not that of what it wraps: a wrapper may take more, and it is the one that is called.
+        signature = inspect.signature(callee, follow_wrapped=False)
+    except (ValueError, TypeError):  # some C functions tell nothing about themselves
+        return ""
+    try:
+        signature.bind_partial(*args) if kwargs is None else signature.bind(*args, **kwargs)
+    except TypeError as error:
+        name = f"{type(module).__name__}.{backend.forward_name}{signature}"
+        return f"{name} can't be called like that: {error}"
+    return ""
+
+
+def _described(value: Any) -> str:
+    if isinstance(value, tuple):
+        return f"a tuple of {', '.join(type(part).__name__ for part in value) or 'nothing'}"
+    return f"a {type(value).__name__}"
 
 
 def as_arguments(new: Any) -> tuple[Any, ...]:

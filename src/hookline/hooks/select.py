@@ -43,6 +43,30 @@ class Tree:
             return Place(name, module)
         return Place(name, module, tuple(other for other in names if other != name))
 
+    @property
+    def known(self) -> list[str]:
+        """Every name that a `where` may have."""
+        return list(self.modules)
+
+    @property
+    def root(self) -> Any:
+        """The model itself."""
+        return self.modules[""]
+
+    def named(self, name: str) -> set[str]:
+        """What the plain name `name` means."""
+        if name not in self.modules:
+            raise NoSuchSite(name, self.known)
+        return {name}
+
+    def matching(self, meant: Callable[[str, Any], bool]) -> set[str]:
+        """The names of what `meant(name, module)` is true for."""
+        return {name for name, module in self.modules.items() if meant(name, module)}
+
+    def names_of_object(self, thing: Any) -> set[str]:
+        """The names of an object of this tree; empty for any other."""
+        return set(self.names_of.get(id(thing), ()))
+
 
 class Where:
     """A condition on modules; made by `where`, combined with `&`, `|` and `~`."""
@@ -100,36 +124,27 @@ def select(tree: Tree, condition: Any) -> list[Place]:
         if name in chosen and id(module) not in places:
             places[id(module)] = tree.place(name)
     if not places:
-        raise NoSuchSite(condition, tree.modules)
+        raise NoSuchSite(condition, tree.known)
     return list(places.values())
 
 
 def _condition(condition: Any) -> Callable[[Tree], set[str]]:
     if isinstance(condition, str):
-        return _globbed(condition) if WILD.search(condition) else _named(condition)
+        return _globbed(condition) if WILD.search(condition) else lambda tree: tree.named(condition)
     if isinstance(condition, re.Pattern):
-        return lambda tree: {name for name in tree.modules if condition.search(name)}
+        return lambda tree: tree.matching(lambda name, _: bool(condition.search(name)))
     if isinstance(condition, type) or (
         isinstance(condition, tuple) and condition and all(isinstance(c, type) for c in condition)
     ):
-        return lambda tree: {name for name, module in tree.modules.items() if isinstance(module, condition)}
+        return lambda tree: tree.matching(lambda _, module: isinstance(module, condition))
     if isinstance(condition, (list, tuple, set, frozenset)):
         return _any_of([where(part) for part in condition])
     return lambda tree: _object_or_predicate(tree, condition)
 
 
-def _named(name: str) -> Callable[[Tree], set[str]]:
-    def names(tree: Tree) -> set[str]:
-        if name not in tree.modules:
-            raise NoSuchSite(name, tree.modules)
-        return {name}
-
-    return names
-
-
 def _globbed(pattern: str) -> Callable[[Tree], set[str]]:
     matches = matcher(pattern)
-    return lambda tree: {name for name in tree.modules if matches(name)}
+    return lambda tree: tree.matching(lambda name, _: matches(name))
 
 
 def _any_of(conditions: list[Where]) -> Callable[[Tree], set[str]]:
@@ -138,7 +153,7 @@ def _any_of(conditions: list[Where]) -> Callable[[Tree], set[str]]:
         for condition in conditions:
             some = condition.names(tree)
             if not some:  # one mistyped entry of a list must not hide behind the others
-                raise NoSuchSite(condition, tree.modules)
+                raise NoSuchSite(condition, tree.known)
             found |= some
         return found
 
@@ -147,13 +162,13 @@ def _any_of(conditions: list[Where]) -> Callable[[Tree], set[str]]:
 
 def _object_or_predicate(tree: Tree, condition: Any) -> set[str]:
     # Modules are callable as well, so an object of this very tree is looked for first.
-    if (own := tree.names_of.get(id(condition))) is not None:
-        return set(own)
+    if own := tree.names_of_object(condition):
+        return own
     if callable(condition) and not _is_module_like(tree, condition):
         return {name for name, module in tree.modules.items() if condition(name, module)}
     if callable(condition):
         raise NoSuchSite(
-            type(condition).__name__, tree.modules, "The module object given is not part of this model."
+            type(condition).__name__, tree.known, "The module object given is not part of this model."
         )
     raise InvalidArgument(
         f"where={condition!r} can't select modules. Give a name, a glob, a compiled regex, a module "
@@ -163,5 +178,5 @@ def _object_or_predicate(tree: Tree, condition: Any) -> set[str]:
 
 def _is_module_like(tree: Tree, thing: Any) -> bool:
     """Whether `thing` shares a framework base class with the modules of the tree."""
-    bases = {base for base in type(tree.modules[""]).__mro__ if base is not object}
+    bases = {base for base in type(tree.root).__mro__ if base is not object}
     return any(base in bases for base in type(thing).__mro__)

@@ -24,9 +24,9 @@ class HookCallback:
     """Has `hook(module, input, output)` called on `modules` during training; `hooks.stored` are its results.
 
     `hook` comes by a subclass or as an argument. `modules` are by default those that have parameters of
-    their own. With `every`, they are hooked in one training batch out of so many only. `is_forward`,
-    `detach` and `cpu` are those of `Hooks`. Hooks go when training ends, unless `remove_end` is False, and
-    when it raises.
+    their own; with `include_paramless` also those without parts, such as activations. With `every`, they are
+    hooked in one training batch out of so many only. `is_forward`, `detach` and `cpu` are those of `Hooks`.
+    Hooks go when training ends, unless `remove_end` is False, and when it raises.
 
     In fastai: `Learner(..., cbs=HookCallback(hook=f))`. Anywhere else, where a batch is what happens up to
     an optimizer step:
@@ -57,6 +57,7 @@ class HookCallback:
         is_forward: bool = True,
         detach: bool = True,
         cpu: bool = True,
+        include_paramless: bool = False,
         hook: Callable[[Any, Any, Any], Any] | None = None,
     ) -> None:
         if every is not None:
@@ -64,6 +65,7 @@ class HookCallback:
         self.modules = None if modules is None else list(modules)
         self.every, self.remove_end = every, remove_end
         self.is_forward, self.detach, self.cpu = is_forward, detach, cpu
+        self.include_paramless = include_paramless
         if hook is not None:
             self.hook = hook  # type: ignore[assignment, method-assign]
         elif type(self).hook is HookCallback.hook:
@@ -82,7 +84,7 @@ class HookCallback:
     def before_fit(self) -> None:
         """Hooks the modules."""
         if self.modules is None:
-            self.modules = layers_of(self.model)
+            self.modules = layers_of(self.model, include_paramless=self.include_paramless)
         self._remove()
         if self.every is None:
             self._register()
@@ -189,17 +191,24 @@ class HookCallback:
         return type(self).__name__
 
 
-def layers_of(model: Any) -> list[Any]:
+def layers_of(model: Any, *, include_paramless: bool = False) -> list[Any]:
     """The modules of a model that have parameters of their own, each once, in order of definition.
 
+    With `include_paramless` also those that have no parts.
+
     >>> from torch import nn
-    >>> layers_of(nn.Sequential(nn.Linear(2, 2), nn.ReLU(), nn.BatchNorm1d(2)))
+    >>> model = nn.Sequential(nn.Linear(2, 2), nn.ReLU(), nn.BatchNorm1d(2))
+    >>> layers_of(model)
     [Linear(in_features=2, out_features=2, bias=True), BatchNorm1d(2, ...)]
+    >>> len(layers_of(model, include_paramless=True))
+    3
     """
     backend = resolve(model)
     each = {id(module): module for _, module in backend.named_modules(model)}
     return [
         module
         for module in each.values()
-        if backend.own_parameters(module) or getattr(module, "weight", None) is not None
+        if backend.own_parameters(module)
+        or getattr(module, "weight", None) is not None
+        or (include_paramless and not backend.children(module))
     ]

@@ -89,21 +89,33 @@ def total_params(m: Any) -> tuple[int, bool]:
     return sum(parameter.count for parameter in found.values()), first is not None and first.trainable
 
 
-def layer_info(learn: Any, *xb: Any) -> list[tuple[str, int, bool, Any]]:
+def layer_info(learn: Any, *xb: Any, same: bool = False) -> list[tuple[Any, ...]]:
     """(type, parameters, trained, output shape) of each layer without parts, for the first item of the batch `xb`.
 
-    `learn` is a Learner, anything with a `.model`, or a model.
+    With `same` there is a fifth entry, as in fastai 2.8: whether the output has the shape of the input, but for
+    the batch. `learn` is a Learner, anything with a `.model`, or a model.
+
+    >>> import torch
+    >>> layer_info(torch.nn.Sequential(torch.nn.Linear(3, 5), torch.nn.ReLU()), torch.ones(8, 3), same=True)
+    [('Linear', 20, True, [1, 5], False), ('ReLU', 0, False, [1, 5], True)]
     """
     model = getattr(learn, "model", learn)
     backend = resolve(model)
 
-    def told(layer: Any, inputs: Any, output: Any) -> tuple[str, int, bool, Any]:
-        return (type(layer).__name__, *total_params(layer), map_leaves(_shape, output, backend.tensor))
+    def told(layer: Any, inputs: Any, output: Any) -> tuple[Any, ...]:
+        info = (type(layer).__name__, *total_params(layer), map_leaves(_shape, output, backend.tensor))
+        return (*info, _keeps_shape(inputs, output)) if same else info
 
     first = map_leaves(lambda tensor: tensor[:1], xb, backend.tensor)
     with Hooks(_leaves(model), told) as hooks, backend.evaluating(model):
         model(*first)
     return [info for info in hooks.stored if info is not None]
+
+
+def _keeps_shape(inputs: tuple[Any, ...], output: Any) -> bool:
+    """Whether a tensor came out that has the shape of the first one that went in, but for the batch."""
+    shapes = [tuple(value.shape[1:]) for value in (*inputs[:1], output) if hasattr(value, "shape")]
+    return len(shapes) == 2 and shapes[0] == shapes[1]
 
 
 def _leaves(model: Any) -> Iterator[Any]:

@@ -55,7 +55,8 @@ def _state(model: nn.Module, *, parameters: bool, rng: bool) -> dict[str, Any]:
             if tensor is None or not parameters:
                 continue
             state[f"{at} {own} object"] = id(tensor), tensor.requires_grad
-            state[f"{at} {own} hooks"] = [id(hook) for hook in (tensor._backward_hooks or {}).values()]
+            for hooks in ("_backward_hooks", "_post_accumulate_grad_hooks"):
+                state[f"{at} {own} {hooks}"] = [id(hook) for hook in (getattr(tensor, hooks) or {}).values()]
             if not is_lazy(tensor):
                 state[f"{at} {own} numbers"] = tensor.detach().clone()
                 state[f"{at} {own} memory"] = tensor.data_ptr()

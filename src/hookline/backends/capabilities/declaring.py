@@ -15,10 +15,12 @@ from hookline.errors import Unsupported
 FEATURES = {
     "forward_pre": "`register_forward_pre_hook`, which may replace arguments",
     "forward": "`register_forward_hook`, which may replace the output",
+    "always_call": "`register_forward_hook(always_call=True)`",
     "kwargs": "keyword arguments in hooks and recordings",
     "backward_pre": "`register_backward_pre_hook`, which may replace gradients",
     "backward": "`register_backward_hook`, which may replace gradients",
     "original": "`register_backward_hook(original=True)`",
+    "accumulated": "`register_post_accumulate_grad_hook`",
     "hook_backward": "`HookBackward`",
     "record": "`record`: outputs, inputs, several calls, shared modules",
     "grads": "`record(grads=True)`: gradients of inputs and outputs",

@@ -10,6 +10,14 @@ FRAMEWORK = Framework(
     models="a mindspore.nn.Cell",
     tested=("2.10", "2.11"),
     answers=answers(
+        always_call=No(
+            "MindSpore calls no hook of a cell whose construct raised",
+            "try and except around the call of the model",
+        ),
+        accumulated=No(
+            "gradients are what a function returns, and no parameter holds a sum of them",
+            "record(model, grads=True) and its param_grads, or work on what value_and_grad returns",
+        ),
         costs=No(
             "MindSpore has no tensors without memory to run a model on, so nothing is counted",
             "summary(model, ...) without these columns, or a PyTorch twin of the model",

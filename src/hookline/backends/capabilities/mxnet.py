@@ -10,6 +10,14 @@ FRAMEWORK = Framework(
     models="a mxnet.gluon.Block",
     tested=("1.9.1", "1.10"),
     answers=answers(
+        always_call=No(
+            "what a Block raises may come later than its call, where a result is waited for",
+            "try and except around the call of the model and around what waits for its result",
+        ),
+        accumulated=No(
+            "MXNet writes the gradients of all parameters in one call, and tells nobody when one is done",
+            "read parameter.grad() after backward(), or record(model, grads=True) and its param_grads",
+        ),
         costs=No(
             "an array of MXNet can't stand in for one without being computed, so no run counts operations",
             "read names, types, shapes and parameters; for costs write the model in torch",

@@ -10,6 +10,14 @@ FRAMEWORK = Framework(
     models="a flax.nnx.Module",
     tested=("0.12", "0.13"),
     answers=answers(
+        always_call=No(
+            "compiled code does not come back from a call that raised",
+            "try and except around the call of the model",
+        ),
+        accumulated=No(
+            "gradients are what nnx.grad returns, and no parameter holds a sum of them",
+            "record(model, grads=True) and its param_grads, or work on what nnx.grad returns",
+        ),
         costs=No(
             "XLA counts the cost of whole programs, and not module by module",
             "ask jax.jit(...).lower(...).cost_analysis() for the whole",

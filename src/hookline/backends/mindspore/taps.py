@@ -7,15 +7,13 @@ may come and go at any time.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from hookline.backends.mindspore import compat
 from hookline.backends.mindspore.constructs import refused
-from hookline.backends.tap import Rank, Tap, Wish
+from hookline.backends.tap import Rank, Tap, Wish, backwards_in_order, put_in_order
 
-_order = itertools.count()
 KEYS = {"first": "hookline.first", "among": "hookline.among", "last": "hookline.last"}
 
 
@@ -111,9 +109,9 @@ def place(wishes: list[Wish]) -> Callable[[], None]:
 
     try:
         for cell, tap in wishes:
-            key = KEYS["first" if tap.rank is Rank.ORIGINAL else "among" if tap.rank is Rank.EDIT else "last"]
+            key = KEYS[_place_of(tap)]
             dispatcher = _dispatcher(cell, tap.after, key)
-            tap.order = next(_order)
+            put_in_order(tap)
             dispatcher.taps = _sorted((*dispatcher.taps, tap), after=tap.after)
             placed.append((cell, dispatcher, key, tap))
     except BaseException:
@@ -121,6 +119,13 @@ def place(wishes: list[Wish]) -> Callable[[], None]:
         restore()
         raise
     return remove
+
+
+def _place_of(tap: Tap) -> str:
+    """Where among other people's hooks the tap runs."""
+    if tap.rank is Rank.ORIGINAL or (tap.rank is Rank.EDIT and tap.prepended):
+        return "first"
+    return "among" if tap.rank is Rank.EDIT else "last"
 
 
 def _dispatcher(cell: Any, after: bool, key: str) -> Dispatcher:
@@ -155,7 +160,7 @@ def _take_out(cell: Any, dispatcher: Dispatcher, key: str) -> None:
 
 def _sorted(taps: tuple[Tap, ...], *, after: bool) -> tuple[Tap, ...]:
     """In the order that Rank describes; within one rank, in that of placement."""
-    return tuple(sorted(taps, key=lambda tap: (tap.rank if after else -tap.rank, tap.order)))
+    return tuple(sorted(taps, key=lambda tap: (tap.rank if after else -tap.rank, *backwards_in_order(tap))))
 
 
 def taps_on(cell: Any) -> Iterator[Tap]:

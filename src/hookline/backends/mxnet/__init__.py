@@ -81,6 +81,11 @@ class MxnetBackend(Tapping, Running, Common):
 
     # The tree of a model
 
+    def callee(self, module: Any) -> Callable[..., Any]:
+        """The call itself: its arguments may be others than those of a forward, as keyword arguments are."""
+        call: Callable[..., Any] = module.__call__
+        return call
+
     def is_model(self, thing: Any) -> bool:
         return isinstance(thing, gluon.Block)
 

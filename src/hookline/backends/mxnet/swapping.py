@@ -11,7 +11,6 @@ Gluon's own hooks run inside: they see the arguments after hookline's edits, and
 from __future__ import annotations
 
 import copyreg
-import itertools
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import lru_cache, partial
@@ -23,9 +22,9 @@ from mxnet import symbol
 from hookline.backends.mxnet import compat, holding, waiting
 from hookline.backends.mxnet.quiet import unseen
 from hookline.backends.protocol import FunctionTap, Label, Rank, Tap, Undo, Wish
+from hookline.backends.tap import backwards_in_order, put_in_order
 from hookline.trees import leaves
 
-_order = itertools.count()
 _NDArray = compat.NDArray
 
 
@@ -41,7 +40,7 @@ class Taps:
         return bool(self.before or self.after or self.forwards)
 
     def add(self, tap: Tap) -> None:
-        tap.order = next(_order)
+        put_in_order(tap)
         if tap.after:
             self.after = tuple(sorted((*self.after, tap), key=_after_forward))
         else:
@@ -58,18 +57,18 @@ class Taps:
         yield from self.forwards
 
 
-# The order of Rank, with one difference: a gradient goes through the identities of several taps one after the
-# other, and backwards, where elsewhere all of them hang on one tensor. So what shall see it first comes last.
+# The order of Rank, with one difference: gradients that are edited are seen by a recording after the edits, so its
+# identity comes before theirs.
 
 
-def _before_forward(tap: Tap) -> tuple[int, int]:
+def _before_forward(tap: Tap) -> tuple[int, bool, int]:
     late = {Rank.OBSERVE: 1, Rank.STOP: 1, Rank.GRADIENT: 2}.get(tap.rank, 0)
-    return late, -tap.order if late == 2 else tap.order
+    return late, *backwards_in_order(tap)
 
 
 def _after_forward(tap: Tap) -> tuple[int, bool, int]:
     late = {Rank.ORIGINAL: 0, Rank.EDIT: 1, Rank.OBSERVE: 2, Rank.GRADIENT: 3, Rank.STOP: 4}[tap.rank]
-    return late, tap.first_in_backward, -tap.order if late in (0, 3) else tap.order
+    return late, *backwards_in_order(tap)
 
 
 _taps: WeakKeyDictionary[Any, Taps] = WeakKeyDictionary()

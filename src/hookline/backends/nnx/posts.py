@@ -23,7 +23,7 @@ from hookline.backends.nnx.compat import tracing
 from hookline.backends.nnx.events import failures, later, settled, thread
 from hookline.backends.nnx.modules import has_no_forward, walk
 from hookline.backends.nnx.replay import Shares, Waiting
-from hookline.backends.tap import Figures, Label, Rank, Tap, Undo, Wish
+from hookline.backends.tap import Figures, Label, Rank, Tap, Undo, Wish, backwards_in_order, put_in_order
 from hookline.errors import Unsupported
 
 RAW = Figures(histogram=False, functions=(), dim=-1)
@@ -32,7 +32,7 @@ RAW = Figures(histogram=False, functions=(), dim=-1)
 KEPT = 16
 """Classes that a module keeps for the next time; programs that were compiled with others are compiled again."""
 
-_order, _numbers = itertools.count(), itertools.count()
+_numbers = itertools.count()
 
 
 class Spec(NamedTuple):
@@ -66,11 +66,16 @@ class Post:
 
     def before(self) -> list[Tap]:
         """The taps before the forward in the order of Rank."""
-        return sorted((tap for tap in self.taps if not tap.after), key=lambda tap: (_BEFORE[tap.rank], tap.order))
+        return sorted(
+            (tap for tap in self.taps if not tap.after),
+            key=lambda tap: (_BEFORE[tap.rank], *backwards_in_order(tap)),
+        )
 
     def after(self) -> list[Tap]:
         """The taps after the forward in the order of Rank."""
-        return sorted((tap for tap in self.taps if tap.after), key=lambda tap: (tap.rank, tap.order))
+        return sorted(
+            (tap for tap in self.taps if tap.after), key=lambda tap: (tap.rank, *backwards_in_order(tap))
+        )
 
     def spec(self) -> Spec:
         """What the taps of now ask of compiled code."""
@@ -224,7 +229,7 @@ def place(wishes: list[Wish]) -> Undo:
 
     try:
         for module, tap in wishes:
-            tap.order = next(_order)
+            put_in_order(tap)
             post = post_of(module)
             post.taps.append(tap)
             live[id(tap.label)] = tap.label

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -59,6 +59,8 @@ class TorchBackend(Immediate):
     sequence_number = staticmethod(compat.sequence_number)
     recomputed = staticmethod(parameters.recomputed)
     hear_parameters = staticmethod(parameters.hear_parameters)
+    hear_accumulated = staticmethod(parameters.hear_accumulated)
+    parameters_of = staticmethod(parameters.parameters_of)
     listener = staticmethod(gradients.listener)
     heard = staticmethod(gradients.heard)
     hear_steps = staticmethod(optimizers.hear_steps)
@@ -95,8 +97,14 @@ class TorchBackend(Immediate):
         return modules.walk(model)
 
     def placed(self, model: nn.Module) -> list[Label]:
-        labels = [tap.label for module in model.modules() for tap in taps.taps_on(module)]
-        return labels + [one.label for module in model.modules() for one in listenings(module)]
+        # A parameter that two modules share has its taps once.
+        found = {id(tap): tap for module in model.modules() for tap in taps.taps_on(module)}
+        return [tap.label for tap in found.values()] + [
+            one.label for module in model.modules() for one in listenings(module)
+        ]
+
+    def callee(self, module: nn.Module) -> Callable[..., Any]:
+        return module.forward
 
     def is_training(self, model: nn.Module) -> bool:
         return model.training

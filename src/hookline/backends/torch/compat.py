@@ -44,6 +44,14 @@ def hook_dicts(module: torch.nn.Module, *, after: bool) -> Hooks:
     return module._forward_pre_hooks, module._forward_pre_hooks_with_kwargs  # type: ignore[return-value]
 
 
+def always_called(module: torch.nn.Module) -> OrderedDict[int, bool]:
+    """Which of the hooks after a module's forward run even if it raises, as register_forward_hook notes it.
+
+    `register_forward_hook(always_call=True)` writes the same entry; see `hook_dicts`.
+    """
+    return module._forward_hooks_always_called  # type: ignore[return-value]
+
+
 # Sees every operation below autograd. Documented, in a private module.
 DispatchMode: Any = TorchDispatchMode
 
@@ -213,8 +221,11 @@ def listen(tensor: torch.Tensor, fn: Callable[[torch.Tensor], Any]) -> None:
 
 
 def tensor_hooks(tensor: torch.Tensor) -> list[Any]:
-    """The hooks that were registered on `tensor`."""
-    return list((tensor._backward_hooks or {}).values())
+    """The hooks that were registered on `tensor`: on its gradient, and on the end of its accumulation.
+
+    torch does not tell of them publicly.
+    """
+    return [*(tensor._backward_hooks or {}).values(), *(tensor._post_accumulate_grad_hooks or {}).values()]
 
 
 # These run several times on every call of a module: made in C, they cost no Python frame.

@@ -9,9 +9,12 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.parameter import UninitializedParameter
 
 from hookline.backends.protocol import FunctionTap, Label
 from hookline.backends.torch.compat import as_plain_tensors, current_node, node_number, plain_name
+from hookline.backends.torch.modules import walk
+from hookline.errors import InvalidArgument
 
 
 def hear_parameters(
@@ -33,6 +36,29 @@ def hear_parameters(
 def _heard(sink: Callable[[str, torch.Tensor], None], name: str, grad: torch.Tensor) -> None:
     if grad is not None:  # compiled code tells of parameters without a gradient, too
         sink(name, grad)
+
+
+def hear_accumulated(
+    parameter: torch.Tensor, fn: Callable[[torch.Tensor], None], label: Label
+) -> Callable[[], None]:
+    """Calls `fn(parameter)` in every backward that has added to its gradient."""
+    if isinstance(parameter, UninitializedParameter):
+        raise InvalidArgument(
+            f"the parameter {label.site!r} is lazy: it has no shape and takes no hook before the first call. "
+            "Call the model once on a batch, then register the hook."
+        )
+    tap = FunctionTap(fn, label)
+    remove: Callable[[], None] = parameter.register_post_accumulate_grad_hook(tap).remove  # type: ignore[no-untyped-call]
+    return remove
+
+
+def parameters_of(model: nn.Module) -> dict[str, torch.Tensor]:
+    """Every parameter by its dotted name, tied ones under each of their names."""
+    return {
+        f"{name}.{own}" if name else own: parameter
+        for name, module in walk(model)
+        for own, parameter in module.named_parameters(recurse=False, remove_duplicate=False)
+    }
 
 
 def recomputed(calls: list[Any]) -> Any:

@@ -8,7 +8,6 @@ a tap that is called without them was taken off during the call (`Tap.whole_call
 
 from __future__ import annotations
 
-import itertools
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
@@ -21,7 +20,9 @@ from hookline.backends.changing import changing
 from hookline.backends.forwards import ReplacedForward, replaced
 from hookline.backends.points import Point
 from hookline.backends.protocol import FunctionTap, Inert, Label, Rank, Tap, Wish
+from hookline.backends.tap import put_in_order
 from hookline.backends.torch.compat import (
+    always_called,
     before_registering,
     fresh_hook_id,
     hook_dicts,
@@ -33,7 +34,6 @@ from hookline.backends.torch.compat import (
 from hookline.backends.torch.compiled.classes import retarget
 from hookline.backends.torch.compiled.traced import call_of_inert, call_of_point, call_of_replaced, call_of_tap
 
-_order = itertools.count()
 _attached: weakref.WeakSet[Attached] = weakref.WeakSet()
 _traceable: set[type] = set()
 traced_instead(Inert.__call__, call_of_inert)
@@ -88,6 +88,7 @@ def place(wishes: list[Wish]) -> Callable[[], None]:
                     hooks, flags = hook_dicts(module, after=after)
                     hooks.pop(key, None)
                     flags.pop(key, None)
+                    always_called(module).pop(key, None)
             _attached.discard(attached)
             if not _attached:
                 before_registering(None)
@@ -105,12 +106,16 @@ def place(wishes: list[Wish]) -> Callable[[], None]:
                 hooks, flags = hook_dicts(module, after=tap.after)
                 key = number if number not in hooks else fresh_hook_id()
                 entries.append((weakref.ref(module), tap.after, key))
-                tap.order = next(_order)
+                put_in_order(tap)
                 if isinstance(tap, FunctionTap):
                     tap.count = 2 + tap.kwargs + tap.after
                 if tap.kwargs:
                     flags[key] = True
+                if tap.always_called:
+                    always_called(module)[key] = True
                 hooks[key] = tap
+                if tap.prepended:
+                    hooks.move_to_end(key, last=False)
                 if len(hooks) > 1:
                     _sort(hooks, after=tap.after)
                 if type(tap) not in _traceable:
@@ -143,7 +148,8 @@ def _sort(hooks: OrderedDict[int, Any], *, after: bool) -> None:
     """
     found = list(hooks.items())
     taps = [(number, tap) for number, tap in found if isinstance(tap, Tap)]
-    first = [number for number, tap in taps if tap.rank is Rank.ORIGINAL]
+    originals = [(tap.order, number) for number, tap in taps if tap.rank is Rank.ORIGINAL]
+    first = [number for _, number in sorted(originals)]
     late = [(tap.rank if after else -tap.rank, tap.order, number) for number, tap in taps if tap.rank > Rank.EDIT]
     last = [number for *_, number in sorted(late)]
     with suppress(KeyError):  # somebody emptied the dictionary

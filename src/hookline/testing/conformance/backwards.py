@@ -49,6 +49,38 @@ def a_backward_hook_sees_both_gradients_and_replaces_that_of_the_input(adapter: 
     equal(adapter.backward(model, X, LOSS), LOSS * 30, adapter)
 
 
+@check("backward_pre", "backward")
+def a_prepended_backward_hook_runs_before_those_that_are_there(adapter: Adapter) -> None:
+    model = adapter.build("chain")
+    with (
+        hookline.register_backward_pre_hook(model, lambda module, grads: (grads[0] + 1,), "last"),
+        hookline.register_backward_pre_hook(model, lambda module, grads: (grads[0] * 2,), "last", prepend=True),
+        hookline.register_backward_hook(model, lambda module, grads, _: (grads[0] + 1,), "first"),
+        hookline.register_backward_hook(model, lambda module, grads, _: (grads[0] * 2,), "first", prepend=True),
+        hookline.register_backward_hook(model, lambda module, grads, _: (grads[0] * 4,), "first", prepend=True),
+    ):
+        equal(adapter.backward(model, X, LOSS), (LOSS * 2 + 1) * 30 * 8 + 1, adapter)
+
+
+@check("accumulated")
+def a_hook_hears_of_each_gradient_that_is_accumulated(adapter: Adapter) -> None:
+    model = adapter.build("mlp")
+    names = [adapter.parameters[name] for name in ("fc1.weight", "fc2.bias")]
+    grads: list[Any] = []
+
+    def note(parameter: Any) -> None:
+        grads.append(adapter.array(parameter.grad))
+
+    with hookline.register_post_accumulate_grad_hook(model, note, names):
+        assert sorted(label.site for label in hookline.installed(model)) == sorted(names)
+        adapter.backward(model, reference.X, reference.LOSS)
+    assert hookline.installed(model) == []
+    wanted = reference.mlp().param_grads
+    for name in ("fc1.weight", "fc2.bias"):
+        (grad,) = (grad for grad in grads if grad.size == wanted[name].size)
+        close(adapter.kernel(grad) if name.endswith("weight") else grad, wanted[name], adapter)
+
+
 @check("backward")
 def the_gradient_of_an_input_is_the_modules_own_share(adapter: Adapter) -> None:
     model = adapter.build("branch")

@@ -80,6 +80,51 @@ def hooks_see_and_replace_keyword_arguments(adapter: Adapter) -> None:
     equal(seen[0][1], X * 2, adapter)
 
 
+@check("forward_pre", "kwargs")
+def keyword_arguments_may_be_left_out_and_added(adapter: Adapter) -> None:
+    model = adapter.build("kwargs") or adapter.build("chain")
+    where = "scaled" if hasattr(model, "scaled") else "first"
+    left_out: list[Any] = []
+
+    def without(module: Any, args: Any, kwargs: Any) -> Any:
+        left_out.append(kwargs["add"])
+        return args, {"factor": kwargs["factor"]}
+
+    def again(module: Any, args: Any, kwargs: Any) -> Any:
+        return args, {**kwargs, "add": left_out[-1] * 5}
+
+    with (
+        hookline.register_forward_pre_hook(model, without, where, with_kwargs=True),
+        hookline.register_forward_pre_hook(model, again, where, with_kwargs=True),
+    ):
+        equal(adapter.run(model, X), X * 3 + X * 10, adapter)
+
+
+@check("forward_pre", "forward")
+def a_prepended_hook_runs_before_those_that_are_there(adapter: Adapter) -> None:
+    model = adapter.build("chain")
+    with (
+        hookline.register_forward_pre_hook(model, lambda module, args: args[0] + 1, "first"),
+        hookline.register_forward_pre_hook(model, lambda module, args: args[0] * 2, "first", prepend=True),
+        hookline.register_forward_hook(model, lambda module, args, output: output + 1, "block"),
+        hookline.register_forward_hook(model, lambda module, args, output: output * 2, "block", prepend=True),
+        hookline.register_forward_hook(model, lambda module, args, output: output * 4, "block", prepend=True),
+    ):
+        equal(adapter.run(model, X), ((X * 2 + 1) * 6 * 8 + 1) * 5, adapter)
+
+
+@check("forward_pre", "forward", "always_call")
+def a_hook_that_is_always_called_runs_when_the_call_raises(adapter: Adapter) -> None:
+    model = adapter.build("chain")
+    seen: list[Any] = []
+    with (
+        hookline.register_forward_hook(model, lambda m, a, output: seen.append(output), "first", always_call=True),
+        hookline.register_forward_pre_hook(model, lambda module, args: 1 / 0, "first"),
+    ):
+        raised(hookline.HookError, lambda: adapter.run(model, X))
+    assert seen == [None]
+
+
 @check("forward")
 def one_handle_holds_everything_and_goes_twice(adapter: Adapter) -> None:
     model = adapter.build("chain")
