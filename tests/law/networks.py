@@ -310,7 +310,9 @@ def _statement(step: Statement) -> list[str]:
     call = f"self.m{step.child}({given})"
     if step.checkpoint:
         call = f"checkpoint(self.m{step.child}, {given}, use_reentrant={step.checkpoint})"
-    return [f"r{step.number} = {call}", *(f"{name} = r{step.number}{way}" for name, way in step.result)]
+    # torch takes a view that was made without grad for a leaf that needs one.
+    cut = ".detach()" if step.quiet else ""
+    return [f"r{step.number} = {call}", *(f"{name} = r{step.number}{way}{cut}" for name, way in step.result)]
 
 
 def _arguments(nests: tuple[Nest, ...], keywords: int) -> str:

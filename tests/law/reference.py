@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from law.networks import Program
 from law.trees import Path, mapped, places
 
-Factors = Callable[[str, str, Path], float]
-"""(module's name, "grad_output" or "grad_input", the way to the place): what its gradient is multiplied by."""
+Factors = Callable[[str, str, int], float]
+"""(module's name, "grad_output" or "grad_input", number of the place): what its gradient is multiplied by."""
 
 
 @dataclass
@@ -101,15 +101,17 @@ class Probed:
         call = CallOf(name)
         self.calls.append(call)
 
-        def entering(path: Path, value: Any) -> tuple[Any, Tensor | None]:
-            value, zeros = self._point(value)
-            positional = path[0][1] == 0
-            return self._times(value, zeros, name, "grad_input", path[1:]) if positional else value, zeros
+        positional = len(list(places(args)))
 
-        def leaving(path: Path, value: Any) -> tuple[Any, Tensor | None]:
+        def entering(number: int, value: Any) -> tuple[Any, Tensor | None]:
             # Gradients come the other way: they are multiplied first, then seen.
-            through, zeros = self._point(value)
-            return self._times(through, zeros, name, "grad_output", path), zeros
+            value, zeros = self._point(value)
+            # Those of keyword arguments can be seen, not replaced.
+            return self._times(value, zeros, name, "grad_input", number) if number < positional else value, zeros
+
+        def leaving(number: int, value: Any) -> tuple[Any, Tensor | None]:
+            value, zeros = self._point(value)
+            return self._times(value, zeros, name, "grad_output", number), zeros
 
         (args, kwargs), call.zeros_in = _led(entering, (args, kwargs))
         output, call.zeros_out = _led(leaving, nn.Module.__call__(module, *args, **kwargs))
@@ -122,10 +124,10 @@ class Probed:
         self.zeros.append(zeros)
         return value + zeros, zeros
 
-    def _times(self, value: Any, zeros: Tensor | None, name: str, kind: str, path: Path) -> Any:
+    def _times(self, value: Any, zeros: Tensor | None, name: str, kind: str, number: int) -> Any:
         if self._factors is None or zeros is None:
             return value
-        return _Times.apply(value, self._factors(name, kind, path))
+        return _Times.apply(value, self._factors(name, kind, number))
 
     def gradients_of(self, loss: Tensor, **options: Any) -> Reference:
         """What is right for a backward from `loss`, given as calls, parameters and inputs."""
@@ -145,12 +147,12 @@ class Probed:
         )
 
 
-def _led(point: Callable[[Path, Any], tuple[Any, Tensor | None]], tree: Any) -> tuple[Any, Any]:
+def _led(point: Callable[[int, Any], tuple[Any, Tensor | None]], tree: Any) -> tuple[Any, Any]:
     """A structure led through points: what goes on, and the zeros."""
     zeros: dict[Path, Tensor | None] = {}
 
     def through(path: Path, leaf: Any) -> Any:
-        value, zeros[path] = point(path, leaf)
+        value, zeros[path] = point(len(zeros), leaf)
         return value
 
     return mapped(through, tree), mapped(lambda path, leaf: zeros[path], tree)

@@ -68,7 +68,7 @@ def test_factors_of_a_container_and_its_part_multiply_and_are_seen():
     root = Module(("v0",), (Call(0, ("v0",), 0, (("v1", ""),), 0),), "v1")
     factors = {("", "grad_output"): 3.0, ("m0", "grad_input"): 5.0, ("", "grad_input"): 7.0}
     program = Program((child, root), ("leaf",), ("x0",), 0, ("",))
-    reference = by_hand(program, lambda name, kind, path: factors.get((name, kind), 1.0))
+    reference = by_hand(program, lambda name, kind, number: factors.get((name, kind), 1.0))
     out = slopes(X * 2, 40)
     assert not difference(reference.of("")[0].grad_output, 3 * out)
     assert not difference(reference.of("m0")[0].grad_input, (30 * out,))
