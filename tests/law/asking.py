@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
@@ -145,7 +145,7 @@ def by_edit(model: nn.Module, replaced: Replaced) -> Iterator[None]:
         for kind in ("grad_output", "grad_input")
         for name in replaced.chosen(model, kind)
     }
-    with hookline.edit(model, edits):
+    with hookline.edit(model, edits) if edits else nullcontext():
         yield
 
 

@@ -38,6 +38,11 @@ def _unlike(got: Any, wanted: Any, strict: bool, rtol: float) -> str:
     return ""
 
 
+def zeros_or_none(grads: Any) -> bool:
+    """Whether a structure of gradients says nothing."""
+    return not any(grad is not None and bool(grad.any()) for _, grad in places(grads))
+
+
 def unmatched(got: Sequence[Any], wanted: Sequence[Any], differ: Callable[[Any, Any], str]) -> tuple[list, list]:
     """What is left of both when each of `got` is taken together with one of `wanted` that it equals."""
     left, over = list(wanted), []

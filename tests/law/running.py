@@ -11,7 +11,6 @@ from hypothesis import HealthCheck, Phase, given, note, seed, settings
 from hypothesis.strategies import SearchStrategy
 
 from law.networks import Program
-from law.trees import places
 
 LONG = int(os.environ.get("HOOKLINE_LAW", "0"))
 """How many networks each law is tried on in a long run; 0 for the usual number, always the same ones."""
@@ -53,8 +52,3 @@ def _settled(test: Any, examples: int, share: int) -> Law:
         print_blob=False,
     )(test)
     return seed(int(SEED))(configured) if SEED is not None else configured
-
-
-def zeros_or_none(grads: Any) -> bool:
-    """Whether a structure of gradients says nothing."""
-    return not any(grad is not None and bool(grad.any()) for _, grad in places(grads))

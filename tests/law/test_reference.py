@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, note
-from torch import nn
 
-from law.comparing import difference, shown, unmatched
-from law.generate import EVERYTHING, PLAIN, networks
+from law.asking import Run
+from law.comparing import difference, shown, unmatched, zeros_or_none
+from law.generate import PLAIN, networks
 from law.networks import Call, Compute, Keep, Module, Nest, Program, Statement, Write
-from law.reference import Probed, by_hand
-from law.running import law, zeros_or_none
+from law.reference import by_hand
+from law.running import law
 
 
 def one(*body: Statement, result: Nest, arguments: tuple[Nest, ...] = ("v0",), **program: Any) -> Program:
@@ -86,18 +84,13 @@ def test_a_printed_network_runs_on_its_own(capsys):
 Told = dict[str, list[tuple[Any, Any]]]
 
 
-def by_torchs_hooks(program: Program, backward: Callable[[Any, Any, Any], None]) -> Told:
+def by_torchs_hooks(program: Program) -> Told:
     """What torch's full backward hooks are called with, by module."""
-    built = program.built()
-    model, leaves = built.build(), built.inputs()
-    told: Told = {}
-    for name, module in model.named_modules():
+    run, told = Run(program), {}
+    for name, module in run.model.named_modules():
         told[name] = []
-        module.register_full_backward_hook(
-            lambda module, given, out, name=name: told[name].append((given, out)) or None
-        )
-    _, loss = built.run(model, model, leaves)
-    backward(model, leaves, loss)
+        module.register_full_backward_hook(lambda module, *grads, name=name: told[name].append(grads))
+    run.both()
     return told
 
 
@@ -105,18 +98,11 @@ def in_a_tuple(output: Any) -> tuple[Any, ...]:
     return output if isinstance(output, tuple) else (output,)
 
 
-def squared_slopes(loss: torch.Tensor, of: list[torch.Tensor]) -> torch.Tensor | None:
-    """The sum of squared gradients, to be derived again; None if these depend on nothing."""
-    grads = torch.autograd.grad(loss, of, create_graph=True, allow_unused=True)
-    terms = [grad.square().sum() for grad in grads if grad is not None and grad.requires_grad]
-    return sum(terms[1:], terms[0]) if terms else None
-
-
 # torch says that no input needs a gradient.
 @pytest.mark.filterwarnings("ignore:Full backward hook is firing")
 @law(networks(PLAIN), examples=40)
 def test_torchs_full_backward_hooks_say_the_same(program):
-    told = by_torchs_hooks(program, lambda model, leaves, loss: loss.backward())
+    told = by_torchs_hooks(program)
     reference = by_hand(program)
     for name, calls in told.items():
         wanted = [(call.grad_input, in_a_tuple(call.grad_output)) for call in reference.of(name) if call.reached]
