@@ -61,7 +61,7 @@ def by_backward_hooks(model: nn.Module) -> Iterator[list[Told]]:
     names, told = _names(model), []
 
     def hook(module: nn.Module, given: Any, out: Any) -> None:
-        told.append((names[module], given, out))
+        told.append((names[module], _copied(given), _copied(out)))
 
     with hookline.register_backward_hook(model, hook, EVERY):
         yield told
@@ -73,7 +73,7 @@ def by_pre_hooks(model: nn.Module) -> Iterator[list[Told]]:
     names, told = _names(model), []
 
     def hook(module: nn.Module, out: Any) -> None:
-        told.append((names[module], None, out))
+        told.append((names[module], None, _copied(out)))
 
     with hookline.register_backward_pre_hook(model, hook, EVERY):
         yield told
@@ -87,6 +87,11 @@ HOOKS: dict[str, Callable[[nn.Module], AbstractContextManager[list[Told]]]] = {
 
 def _names(model: nn.Module) -> dict[nn.Module, str]:
     return {module: name for name, module in model.named_modules()}
+
+
+def _copied(grads: Any) -> Any:
+    """The gradients as they are now: autograd may keep the very tensor, and add to it later."""
+    return mapped(lambda path, grad: None if grad is None else grad.detach().clone(), grads)
 
 
 def _same(grads: Any) -> Any:

@@ -32,7 +32,7 @@ CALLS = 24
 LEVELS = 3
 ONE = ("{0} * 0.5", "torch.sin({0})", "torch.tanh({0})", "{0} * 2 + {0}.sin()", "{0} * self.w")
 ONE_MATRIX = ("{0}.expand(3, 3) @ self.w",)
-TWO = ("{0} + {1}", "{0} * {1}", "{0} + {1} + {0}")
+TWO = ("{0} + {1}", "{0} * {1}", "{0} + {1} + {0}", "{0}.sin() * 0.3 + {0}.tanh() + {1}.cos() * 0.7")
 VIEWS = (
     "{0}[:, :1]",
     "{0}.view_as({0})",
@@ -53,7 +53,7 @@ WRITES = (
     "{0}.tanh_()",
     "{0}[:, :1].zero_()",
 )
-RETURNED = ("{0}", "{0} + 1", "{0}[:, :1]", "{0}.view_as({0})", "self.w", "self.w.t()")
+RETURNED = ("{0}", "{0}", "v0", "v0", "{0} + 1", "{0}[:, :1]", "{0}.view_as({0})", "self.w", "self.w.t()")
 KINDS = ("tuple", "list", "dict", "Pair", "Box")
 
 
@@ -189,9 +189,7 @@ class _Draft:
         """What comes back: one value or several, that may well depend on each other."""
         draw, features = self.draw, self.features
         count = draw(st.sampled_from((1, 1, 2, 2, 3)))
-        leaves: list[Nest] = [
-            draw(st.sampled_from(RETURNED)).format(self.value() if self.names else "self.w") for _ in range(count)
-        ]
+        leaves: list[Nest] = [draw(st.sampled_from(RETURNED)).format(self.value()) for _ in range(count)]
         if count == 1 and (not features.structures or draw(st.booleans())):
             return leaves[0]
         if not features.structures:

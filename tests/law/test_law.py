@@ -40,7 +40,7 @@ def test_a_recording_has_the_gradients_of_reentrant_checkpoints(program):
 
 
 @pytest.mark.parametrize("way", OBSERVERS)
-@law(networks(), examples=20)
+@law(networks(), examples=60)
 def test_looking_changes_no_bit(program, way):
     program = replace(program, dtype="float32")
     plain, seen = Run(program).both(), Run(program)
