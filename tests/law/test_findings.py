@@ -1,0 +1,548 @@
+"""What broke when others tried it, as they found it (G1 to G14): each with the code that showed it."""
+
+from __future__ import annotations
+
+import math
+from contextlib import suppress
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import hookline
+from conftest import same_bits, tensors
+
+
+class Prompt(nn.Module):
+    """Returns a parameter, or a view of all of it."""
+
+    def __init__(self, view=lambda w: w):
+        super().__init__()
+        self.w = nn.Parameter(torch.ones(2))
+        self.view = view
+
+    def forward(self):
+        return self.view(self.w)
+
+
+class Same(nn.Module):
+    def forward(self, x):
+        return x
+
+
+class Res(nn.Module):
+    """Uses its input twice."""
+
+    def forward(self, x):
+        return x * 2 + x.sin()
+
+
+PROMPTS = pytest.mark.parametrize(
+    "view", [lambda w: w, lambda w: w.unsqueeze(0), lambda w: w.view(-1)], ids=["whole", "unsqueezed", "viewed"]
+)
+
+
+@PROMPTS
+def test_g1_an_edit_of_a_returned_parameter_ends_with_its_block(view):
+    m = Prompt(view)
+    with hookline.edit(m, {":grad_output": lambda g: g * 0}):
+        m().sum().backward()
+    assert m.w.grad.tolist() == [0, 0]
+    m.w.grad = None
+    m().sum().backward()
+    assert m.w.grad.tolist() == [1, 1]
+
+
+@PROMPTS
+def test_g1_two_calls_that_return_a_parameter_have_their_own_gradients(view):
+    m = Prompt(view)
+    with hookline.record(m, grads=True) as r:
+        a, b = m(), m()
+        (a * 3 + b * 5).sum().backward()
+    assert [call.grad_output.flatten().tolist() for call in r[""].calls] == [[3, 3], [5, 5]]
+
+
+@PROMPTS
+def test_g1_a_watch_of_a_returned_parameter_counts_the_same_at_every_step(view):
+    m = Prompt(view)
+    optimizer = torch.optim.SGD(m.parameters(), lr=0.1)
+    with hookline.watch(m, every=1) as w:
+        for _ in range(4):
+            optimizer.zero_grad()
+            m().sum().backward()
+            optimizer.step()
+    assert [row["count"] for row in w.rows("", kind="grad_output")] == [2, 2, 2, 2]
+
+
+def hooks_on(tensor):
+    return len(tensor._backward_hooks or ()) + len(tensor._post_accumulate_grad_hooks or ())
+
+
+def test_g1_hook_backward_leaves_nothing_on_a_parameter():
+    w, seen = nn.Parameter(torch.ones(2)), []
+    hook = hookline.HookBackward(lambda grads: seen.append(grads[0].tolist()))
+    for _ in range(3):
+        (hook(w) * 3).sum().backward()
+    assert hooks_on(w) == 0 and seen == [[3, 3]] * 3
+
+
+@pytest.mark.parametrize("m", [nn.Flatten(0), Same()], ids=["Flatten", "returned"])
+def test_g1_nothing_stays_on_an_input_that_is_returned(m):
+    x = torch.ones(2, requires_grad=True)
+    for open_block in (
+        lambda: hookline.record(m, inputs=True, grads=True),
+        lambda: hookline.watch(m, inputs=True),
+        lambda: hookline.register_backward_hook(m, lambda mod, gi, go: None),
+        lambda: hookline.register_backward_pre_hook(m, lambda mod, go: None),
+        lambda: hookline.edit(m, {":grad_output": lambda g: g, ":grad_input": lambda g: g}),
+    ):
+        with open_block():
+            m(x).sum().backward()
+        assert hooks_on(x) == 0
+
+
+class Shortcut(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.shortcut = nn.Identity()
+
+    def forward(self, x):
+        return x + 2 * self.shortcut(x)
+
+
+def test_g2_an_edit_of_a_shortcut_leaves_the_main_branch():
+    m, x = Shortcut(), torch.ones(1, requires_grad=True)
+    with hookline.edit(m, {"shortcut:grad_output": lambda g: g * 0}):
+        m(x * 1).backward()
+    assert x.grad.item() == 1
+
+
+def test_g2_a_pre_hook_and_a_watch_of_a_shortcut_have_its_share():
+    m, x, seen = Shortcut(), torch.ones(1, requires_grad=True), []
+    with hookline.register_backward_pre_hook(m, lambda mod, go: seen.append(go[0].item()), "shortcut"):
+        m(x * 1).backward()
+    with hookline.watch(m) as w:
+        m(x * 1).backward()
+    (row,) = w.rows("shortcut", kind="grad_output")
+    assert seen == [2] and (row["count"], row["mean"]) == (1, 2)
+
+
+class HandsOn(nn.Module):
+    def forward(self, x):
+        return x * 2, x
+
+
+def test_g3_a_module_that_uses_its_input_and_hands_it_on():
+    m, seen = HandsOn(), []
+
+    def run():
+        a, b = m(torch.ones(1, requires_grad=True) * 1)
+        (a + b * 3).backward()
+
+    with hookline.record(m, grads=True) as r:
+        run()
+    with hookline.register_backward_hook(m, lambda mod, gi, go: seen.append(gi[0].item())):
+        run()
+    with hookline.watch(m, inputs=True) as w:
+        run()
+    assert r[""].grad_input[0].item() == 5 and seen == [5]
+    (row,) = w.rows("", kind="grad_input")
+    assert (row["count"], row["mean"]) == (1, 5)
+
+
+def test_g4_a_watch_counts_an_input_that_is_used_twice_once():
+    m = nn.Sequential(Res())
+    with hookline.watch(m, inputs=True) as w:
+        m(torch.zeros(4, requires_grad=True) * 1).sum().backward()
+    (row,) = w.rows("0", kind="grad_input")
+    assert (row["count"], row["mean"]) == (4, 3.0)
+
+
+class Part(nn.Module):
+    """Some outputs of x, of which `out` makes h = 2 x first."""
+
+    def __init__(self, out):
+        super().__init__()
+        self.out = out
+
+    def forward(self, x):
+        return self.out(self, x, x * 2)
+
+
+def keeping(part, x, h):
+    part.kept = h
+    return h
+
+
+COLUMN = torch.tensor([[[[1.0, 0.0], [1.0, 0.0]]]])
+CASES = {
+    "(h, h + 1)": (lambda part, x, h: (h, h + 1), (3, 5), 16),
+    "hidden states": (lambda part, x, h: {"hidden": h, "last": h + 1}, (3, 5), 16),
+    "(h, h[..., :1])": (lambda part, x, h: (h, h[..., :1]), (3, 5), 6 + 10 * COLUMN),
+    "(h, pool(h))": (lambda part, x, h: (h, F.avg_pool2d(h, 2)), (3, 5), 8.5),
+    "(h, h)": (lambda part, x, h: (h, h), (3, 5), 16),
+    "h, also kept": (keeping, (3,), 16),
+    "(x * 2, x)": (lambda part, x, h: (h, x), (3, 5), 11),
+}
+"""Outputs, their gradients, and that of the input."""
+
+
+class Around(nn.Module):
+    """3 times the first output, 5 times the second or what is kept."""
+
+    def __init__(self, out):
+        super().__init__()
+        self.part = Part(out)
+
+    def forward(self, x):
+        out = self.part(x * 1)
+        out = list(out.values()) if isinstance(out, dict) else list(out) if isinstance(out, tuple) else [out]
+        if hasattr(self.part, "kept"):
+            out.append(self.part.kept)
+        return 3 * out[0].sum() + 5 * out[1].sum()
+
+
+def by_record(m, run):
+    with hookline.record(m, grads=True) as r:
+        run()
+    (call,) = r["part"].calls
+    return call.grad_output, call.grad_input
+
+
+def by_backward_hook(m, run):
+    seen = []
+    with hookline.register_backward_hook(m, lambda mod, gi, go: seen.append((go, gi)), "part"):
+        run()
+    ((out, given),) = seen
+    return out, given
+
+
+def by_pre_hook(m, run):
+    seen = []
+    with hookline.register_backward_pre_hook(m, lambda mod, go: seen.append(go), "part"):
+        run()
+    return (*seen, None)
+
+
+def by_edit(m, run):
+    out, given = [], []
+    edits = {"part:grad_output": lambda g: out.append(g) or g, "part:grad_input": lambda g: given.append(g) or g}
+    with hookline.edit(m, edits):
+        run()
+    assert len(out) == len(given) == 1
+    return out[0], given[0]
+
+
+@pytest.fixture(params=[False, True], ids=["eager", "compiled"])
+def ran(request):
+    """What runs a model: itself, or what torch makes of it."""
+    if not request.param:
+        return lambda m: m
+    request.getfixturevalue("fresh_compiler")
+    return lambda m: torch.compile(m, backend="aot_eager")
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("way", [by_record, by_backward_hook, by_pre_hook, by_edit], ids=lambda way: way.__name__)
+@pytest.mark.parametrize("case", CASES)
+def test_g5_a_gradient_is_that_of_what_leaves(case, way, ran):
+    out, wanted_out, wanted_in = CASES[case]
+    m, x = Around(out), torch.ones(1, 1, 2, 2, requires_grad=True)
+    called = ran(m)
+    grads, given = way(m, lambda: called(x).backward())
+    assert [set(grad.flatten().tolist()) for grad in tensors(grads)] == [{number} for number in wanted_out]
+    if given is not None:
+        assert torch.equal(given[0], wanted_in * torch.ones(1, 1, 2, 2))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("inputs", [True, False], ids=["inputs", "outputs alone"])
+@pytest.mark.parametrize("case", CASES)
+def test_g5_a_watch_counts_what_leaves(case, inputs, ran):
+    out, wanted_out, wanted_in = CASES[case]
+    m, x = Around(out), torch.ones(1, 1, 2, 2, requires_grad=True)
+    called = ran(m)
+    with hookline.watch(m, inputs=inputs) as w:
+        called(x).backward()
+    shapes = [tensor.numel() for tensor in tensors(m.part(x))]
+    values = torch.cat([torch.full((n,), float(number)) for n, number in zip(shapes, wanted_out, strict=True)])
+    (row,) = w.rows("part", kind="grad_output")
+    assert (row["count"], row["mean"]) == (values.numel(), pytest.approx(values.mean().item()))
+    if inputs:
+        (row,) = w.rows("part", kind="grad_input")
+        assert (row["count"], row["mean"]) == (
+            4,
+            pytest.approx((wanted_in * torch.ones(1, 1, 2, 2)).mean().item()),
+        )
+
+
+class Two(nn.Module):
+    def forward(self, a, b):
+        return a * 2 + b * 7
+
+
+def test_g6_one_tensor_at_several_arguments():
+    m, x = Two(), torch.ones(1, requires_grad=True)
+    h = x * 1
+    with hookline.record(m, grads=True) as r:
+        m(h, h).backward()
+    assert [g.item() for g in r[""].grad_input] == [2, 7]
+    for keep in (0, 1):
+        x.grad, h = None, x * 1
+        hook = lambda mod, gi, go, keep=keep: tuple(g * (n == keep) for n, g in enumerate(gi))  # noqa: E731
+        with hookline.register_backward_hook(m, hook):
+            m(h, h).backward()
+        assert x.grad.item() == (2, 7)[keep]
+
+
+def test_g6_self_attention_has_three_shares():
+    torch.manual_seed(0)
+    m, x = nn.MultiheadAttention(4, 2), torch.randn(3, 1, 4, requires_grad=True)
+    wanted = []
+    with m.register_full_backward_hook(lambda mod, gi, go: wanted.append(gi)):
+        h = x * 1
+        m(h, h, h)[0].square().sum().backward()
+    h = x * 1
+    with hookline.record(m, "", grads=True) as r:
+        m(h, h, h)[0].square().sum().backward()
+    for got, right in zip(r[""].grad_input, wanted[0], strict=True):
+        torch.testing.assert_close(got, right)
+
+
+def test_g7_replaced_gradients_of_a_container_and_its_part_compose():
+    m, x = nn.Sequential(Res(), nn.Tanh()), torch.zeros(1, requires_grad=True)
+    edits = {"0:grad_input": lambda g: (g[0] * -1,), ":grad_input": lambda g: (g[0] * 3,)}
+    with hookline.edit(m, edits), hookline.record(m, grads=True) as r:
+        m(x * 1).sum().backward()
+    assert x.grad.item() == -9
+    assert (r["0"].grad_input[0].item(), r[""].grad_input[0].item()) == (-3, -9)
+
+
+class Cut(torch.autograd.Function):
+    forward = staticmethod(lambda ctx, x: x.clone())
+    backward = staticmethod(lambda ctx, g: None)
+
+
+class Undefined(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Sequential(nn.Linear(2, 2), nn.Tanh()), nn.Linear(2, 1)
+
+    def forward(self, x):
+        return self.b(Cut.apply(self.a(x)))
+
+
+def test_g8_an_undefined_gradient_is_none_and_raises_nothing():
+    m, seen = Undefined(), []
+    with hookline.record(m, grads=True) as r:
+        m(torch.ones(1, 2)).sum().backward()
+    assert r["a"].grad_output is None and r["b"].grad_output.item() == 1
+    with hookline.edit(m, {("**", "grad_output"): lambda g: seen.append(g)}):
+        m(torch.ones(1, 2)).sum().backward()
+    assert len(seen) == 2 and all(g is not None for g in seen)
+
+
+class UsedTwice(nn.Module):
+    """A module returns its input; its output is used twice, its input once more."""
+
+    def __init__(self):
+        super().__init__()
+        self.fc, self.same = nn.Linear(8, 8), Same()
+
+    def forward(self, x):
+        h = self.fc(x)
+        y = self.same(h)
+        return y.sin() * 0.3 + y.tanh() * 0.7 + h.cos() * 1.1
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        lambda m: hookline.record(m, grads=True),
+        lambda m: hookline.watch(m, inputs=True),
+        lambda m: hookline.register_backward_hook(m, lambda mod, gi, go: None, "**"),
+    ],
+    ids=["record", "watch", "backward hook"],
+)
+def test_g9_the_same_bits_where_a_module_returns_its_input(way):
+    for seed in range(20):
+        results = []
+        for observed in (False, True):
+            torch.manual_seed(seed)
+            m, x = UsedTwice(), torch.randn(16, 8)
+            if observed:
+                with way(m):
+                    m(x).square().sum().backward()
+            else:
+                m(x).square().sum().backward()
+            results.append([p.grad for p in m.parameters()])
+        assert same_bits(*results), f"seed {seed}"
+
+
+class TwoOut(nn.Module):
+    def forward(self, x):
+        return x * 2, x * 3
+
+
+WRITTEN = {"first": (10, 1), "second": (1, 10), "both": (10, 10)}
+
+
+@pytest.mark.parametrize("written", WRITTEN)
+def test_g10_outputs_that_are_written_to_later_have_gradients(written):
+    m, x, seen, wanted = TwoOut(), torch.ones(1, requires_grad=True), [], WRITTEN[written]
+
+    def run():
+        x.grad = None
+        a, b = m(x)
+        a = a.mul_(10) if wanted[0] == 10 else a
+        b = b.mul_(10) if wanted[1] == 10 else b
+        (a + b).backward()
+
+    with hookline.register_backward_pre_hook(m, lambda mod, go: seen.append([g.item() for g in go])):
+        run()
+    assert seen == [list(wanted)]
+    with hookline.edit(m, {":grad_output": lambda g: tuple(None if t is None else t * 0 for t in g)}):
+        run()
+    assert x.grad.item() == 0
+
+
+def penalized(m, x):
+    (grad,) = torch.autograd.grad(m(x).sum(), x, create_graph=True)
+    grad.square().sum().backward()
+
+
+def bent():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(3, 3), nn.Tanh(), Res()), torch.randn(2, 3, requires_grad=True)
+
+
+def test_g11_a_record_has_both_gradients_of_one_backward():
+    m, x = bent()
+    with hookline.record(m, grads=True) as first:
+        torch.autograd.grad(m(x).sum(), x)
+    m, x = bent()
+    with hookline.record(m, grads=True) as r:
+        penalized(m, x)
+    # The model's output is reached by the first backward alone.
+    assert torch.equal(r[""].grad_output, torch.ones(2, 3))
+    torch.testing.assert_close(r[""].grad_input[0], first[""].grad_input[0])
+
+
+def test_g11_a_gradient_penalty_calls_hooks_as_torchs_are_called():
+    m, x = bent()
+    wanted, told = [], []
+    names = {module: name for name, module in m.named_modules()}
+    handles = [one.register_full_backward_hook(lambda mod, gi, go: wanted.append(names[mod])) for one in names]
+    penalized(m, x)
+    for handle in handles:
+        handle.remove()
+
+    def hook(mod, gi, go):
+        assert go[0] is not None
+        told.append(names[mod])
+
+    with hookline.register_backward_hook(m, hook, "**"):
+        penalized(m, x)
+    assert sorted(told) == sorted(wanted)
+
+
+class Gated(nn.Module):
+    """Uses its input twice, in several operations."""
+
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(3, 3)
+
+    def forward(self, x):
+        return torch.tanh(self.fc(x)) * x
+
+
+def test_g11_second_derivatives_of_replaced_gradients_are_torchs():
+    results = []
+    for register in (nn.Module.register_full_backward_hook, hookline.register_backward_hook):
+        torch.manual_seed(0)
+        m, x = nn.Sequential(nn.Linear(3, 3), Gated(), nn.Tanh()), torch.randn(2, 3, requires_grad=True)
+        with register(m[1], lambda mod, gi, go: (gi[0] * 2,) if go[0] is not None else None):
+            penalized(m, x)
+        results.append([p.grad for p in m.parameters()])
+    for ours, theirs in zip(results[1], results[0], strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize("transform", ["vmap", "per sample", "jacrev"])
+def test_g12_what_was_recorded_in_a_transform_can_be_read_or_says_why_not(transform):
+    m, x = nn.Sequential(nn.Linear(3, 2), nn.Tanh()), torch.randn(4, 3)
+    parameters = dict(m.named_parameters())
+
+    def loss(parameters, one):
+        return torch.func.functional_call(m, parameters, one).sum()
+
+    with hookline.record(m) as r:
+        if transform == "vmap":
+            torch.func.vmap(m)(x)
+        elif transform == "per sample":
+            torch.func.vmap(torch.func.grad(loss), (None, 0))(parameters, x)
+        else:
+            torch.func.jacrev(m)(x[0])
+    with suppress(hookline.HooklineError):  # which says why; what torch raises does not
+        assert math.isfinite(r["1"].output.sum().item())
+
+
+VIEWS = {
+    "(x.view(-1), x.t())": (lambda part, x, h: (x.view(-1), x.t()), 8.0),
+    "(x + 1, x[:, :1])": (lambda part, x, h: (x + 1, x[:, :1]), torch.tensor([[8.0, 3.0], [8.0, 3.0]])),
+    "(h, h[:, :1])": (lambda part, x, h: (h, h[:, :1]), torch.tensor([[16.0, 6.0], [16.0, 6.0]])),
+}
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.usefixtures("fresh_compiler")
+@pytest.mark.parametrize("root", [True, False], ids=["the model", "its part"])
+@pytest.mark.parametrize("case", VIEWS)
+def test_g13_outputs_of_a_graph_that_are_views_of_its_input(case, root):
+    out, wanted = VIEWS[case]
+    part, x = Part(out), torch.ones(2, 2, requires_grad=True)
+    m = part if root else nn.Sequential(part)
+    with hookline.record(m, grads=True) as r:
+        a, b = torch.compile(m, backend="aot_eager")(x)
+        (3 * a.sum() + 5 * b.sum()).backward()
+    call = r["" if root else "0"]
+    assert [set(g.flatten().tolist()) for g in call.grad_output] == [{3}, {5}]
+    assert torch.equal(call.grad_input[0], wanted * torch.ones(2, 2))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.usefixtures("fresh_compiler")
+def test_g13_a_backward_hook_on_a_compiled_identity():
+    m, seen = nn.Identity(), []
+    with hookline.register_backward_hook(m, lambda mod, gi, go: seen.append((gi[0].tolist(), go[0].tolist()))):
+        (torch.compile(m, backend="aot_eager")(torch.ones(2, requires_grad=True)) * 3).sum().backward()
+    assert seen == [([3, 3], [3, 3])]
+
+
+@pytest.mark.filterwarnings(
+    "ignore::DeprecationWarning", "ignore::FutureWarning", "ignore:The .grad attribute of a Tensor that is not"
+)
+@pytest.mark.usefixtures("fresh_compiler")
+def test_g14_compiled_autograd():
+    from torch._dynamo import compiled_autograd
+
+    torch.manual_seed(0)
+    m, x = nn.Sequential(nn.Linear(3, 2), nn.Tanh()), torch.randn(4, 3, requires_grad=True)
+    with hookline.record(m, grads=True) as wanted:
+        m(x).sum().backward()
+    with hookline.record(m, grads=True) as r:
+        loss = m(x).sum()
+        with compiled_autograd._enable(torch.compile(backend="aot_eager")):
+            loss.backward()
+    for name in wanted:
+        torch.testing.assert_close(r[name].grad_output, wanted[name].grad_output)
+        torch.testing.assert_close(r[name].grad_input, wanted[name].grad_input)
+
+
+def test_g14_parameter_gradients_of_a_lazy_module():
+    m = nn.LazyLinear(2)
+    with hookline.record(m, grads=True) as r:
+        m(torch.ones(1, 3)).sum().backward()
+    assert sorted(r[""].param_grads) == ["bias", "weight"] or "lazy" in (r.audit()[""].why or "")

@@ -1,0 +1,167 @@
+"""The law of gradients, over random networks and by every way of asking; the reference is gradients by hand.
+
+HOOKLINE_LAW=10000 tries each law on so many networks, HOOKLINE_LAW_SEED=1 on others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import assume
+from hypothesis import strategies as st
+
+import hookline
+from conftest import same_bits
+from law.asking import HOOKS, OBSERVERS, REPLACERS, Replaced, Run, Told
+from law.comparing import difference, zeros_or_none
+from law.generate import EVERYTHING, PLAIN, REENTRANT, networks
+from law.judging import JUDGES, REPEATABLE, disagreement
+from law.reference import by_hand
+from law.running import law
+
+UNCHECKPOINTED = replace(EVERYTHING, checkpoint="")
+
+
+@pytest.mark.parametrize("way", JUDGES)
+@law(networks(), examples=30)
+def test_every_call_has_the_gradients_of_its_own_places(program, way):
+    wrong = JUDGES[way](Run(program), by_hand(program))
+    assert not wrong, wrong
+
+
+@law(networks(REENTRANT), examples=20)
+def test_a_recording_has_the_gradients_of_reentrant_checkpoints(program):
+    wrong = JUDGES["record"](Run(program), by_hand(program))
+    assert not wrong, wrong
+
+
+@pytest.mark.parametrize("way", OBSERVERS)
+@law(networks(), examples=60)
+def test_looking_changes_no_bit(program, way):
+    program = replace(program, dtype="float32")
+    plain, seen = Run(program).both(), Run(program)
+    with OBSERVERS[way](seen.model):
+        seen.both()
+    assert alike(seen, plain)
+
+
+def alike(run: Run, plain: Run) -> bool:
+    """Whether outputs, loss and gradients are the same to the last bit, and None at the same places."""
+    missing = [[grad is None for grad in one.results[2]] for one in (run, plain)]
+    return missing[0] == missing[1] and same_bits(run.results, plain.results)
+
+
+@pytest.mark.parametrize("way", REPLACERS)
+@law(networks(), examples=40, bits=st.integers(0, 2**16 - 1))
+def test_what_is_replaced_goes_on_and_is_what_a_recording_sees(program, way, bits):
+    run, replaced = Run(program), Replaced(bits)
+    wanted = by_hand(program, replaced.factors(run.model))
+    # Where gradients come to an input around all outputs there is no backward of the call to hook.
+    assume(all(call.reached or zeros_or_none((call.grad_input, call.grad_kwargs)) for call in wanted.calls))
+    with REPLACERS[way](run.model, replaced), hookline.record(run.model, inputs=True, grads=True) as rec:
+        run.both()
+    expected = [*wanted.parameters.values(), *wanted.inputs]
+    reason = difference([tensor.grad for tensor in [*run.model.parameters(), *run.leaves]], expected)
+    assert not reason, f"parameters and inputs {reason}"
+    reason = disagreement(rec, wanted)
+    assert not reason, f"the recording: {reason}"
+
+
+def twice(run: Run) -> None:
+    run.forward().backward(retain_graph=True)
+    run.loss.backward()
+
+
+def by_autograd_grad(run: Run) -> None:
+    torch.autograd.grad(run.forward(), run.sources, allow_unused=True)
+
+
+BACKWARDS: dict[str, tuple[Callable[[Run], None], int]] = {
+    "two backwards": (twice, 2),
+    "autograd.grad": (by_autograd_grad, 1),
+}
+
+
+@pytest.mark.parametrize("how", BACKWARDS)
+@pytest.mark.parametrize("way", REPEATABLE)
+@law(networks(), examples=15)
+def test_every_backward_tells_the_same(program, way, how):
+    backward, times = BACKWARDS[how]
+    wrong = JUDGES[way](Run(program), by_hand(program), backward, times)
+    assert not wrong, wrong
+
+
+def with_penalty(run: Run) -> None:
+    """Training with the sum of squared slopes as the loss."""
+    grads = torch.autograd.grad(run.forward(), run.sources, create_graph=True, allow_unused=True)
+    terms = [grad.square().sum() for grad in grads if grad is not None and grad.requires_grad]
+    assume(terms)
+    run.penalty = sum(terms[1:], terms[0])
+    assume(run.penalty.requires_grad)
+    run.penalty.backward()
+
+
+@pytest.mark.parametrize("way", OBSERVERS)
+@law(networks(UNCHECKPOINTED), examples=15)
+def test_looking_changes_no_bit_of_a_gradient_penalty(program, way):
+    program = replace(program, dtype="float32")
+    plain, seen = Run(program), Run(program)
+    with_penalty(plain)
+    with OBSERVERS[way](seen.model):
+        with_penalty(seen)
+    assert alike(seen, plain)
+
+
+# torch says that no input needs a gradient.
+@pytest.mark.filterwarnings("ignore:Full backward hook is firing")
+@law(networks(PLAIN), examples=30)
+def test_a_gradient_penalty_calls_hooks_as_torchs_are_called(program):
+    ours, theirs = Run(program), Run(program)
+    names = {module: name for name, module in theirs.model.named_modules()}
+    wanted: list[Told] = []
+    for module in names:
+        module.register_full_backward_hook(lambda m, given, out: wanted.append((names[m], given, out)))
+    with_penalty(theirs)
+    with HOOKS["backward hook"](ours.model) as told:
+        with_penalty(ours)
+    for name in names.values():
+        # torch fills up with zeros, and tells nothing where none comes to an input.
+        counts = [
+            sum(not zeros_or_none(given) and not zeros_or_none(out) for one, given, out in calls if one == name)
+            for calls in (told, wanted)
+        ]
+        assert counts[0] == counts[1], f"{name!r}: called {counts[0]} times, torch's {counts[1]}"
+
+
+@pytest.mark.parametrize("way", OBSERVERS)
+@law(networks(), examples=20)
+def test_nothing_stays(program, way):
+    program = replace(program, dtype="float32")
+    plain, run = Run(program).both(), Run(program)
+    before = _hooks(run)
+    with OBSERVERS[way](run.model) as told:
+        run.both()
+    assert _hooks(run) == before
+    seen = len(told) if way in HOOKS else 0
+    for source in run.sources:
+        source.grad = None
+    assert alike(run.both(), plain)
+    assert _hooks(run) == before and (way not in HOOKS or len(told) == seen)
+
+
+def _hooks(run: Run) -> list[Any]:
+    """Every hook there is on the model's modules, and on its parameters and inputs."""
+    on_modules = [
+        {key: list(value) for key, value in vars(module).items() if "hooks" in key and isinstance(value, dict)}
+        for module in run.model.modules()
+    ]
+    tensors = [*run.model.parameters(), *run.leaves]
+    on_tensors = [
+        [list(getattr(tensor, name) or ()) for name in ("_backward_hooks", "_post_accumulate_grad_hooks")]
+        for tensor in tensors
+    ]
+    return [on_modules, on_tensors]

@@ -1,0 +1,49 @@
+"""The law of gradients over random networks that torch.compile runs."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import assume
+
+from law.asking import Run
+from law.comparing import difference
+from law.generate import COMPILED, networks
+from law.judging import JUDGES
+from law.networks import Program
+from law.reference import Reference, by_hand
+from law.running import law
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::FutureWarning", "ignore::DeprecationWarning", "ignore:The .grad attribute of a Tensor that is not"
+)
+WAYS = ("record", "backward hook", "backward pre-hook", "watch")
+
+
+@pytest.mark.parametrize("way", WAYS)
+@law(networks(COMPILED), examples=4, share=50)
+def test_every_call_of_a_compiled_network_has_the_gradients_of_its_own_places(program, way):
+    wanted = by_hand(program)
+    try:
+        wrong = JUDGES[way](compiled(program), wanted)
+    except Exception:
+        assume(torch_compiles(program, wanted))
+        raise
+    assume(not wrong or torch_compiles(program, wanted))
+    assert not wrong, wrong
+
+
+def compiled(program: Program) -> Run:
+    torch.compiler.reset()
+    return Run(program, compiled=True)
+
+
+def torch_compiles(program: Program, wanted: Reference) -> bool:
+    """Whether torch alone gets the right gradients; asked only where something is wrong, since it takes long."""
+    run = compiled(program)
+    try:
+        run.both()
+    except Exception:
+        return False
+    tensors = [*run.model.parameters(), *run.leaves]
+    return not difference([tensor.grad for tensor in tensors], [*wanted.parameters.values(), *wanted.inputs])
