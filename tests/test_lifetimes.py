@@ -38,6 +38,8 @@ HANDLES = {
     "pre-hook with kwargs": lambda m: hookline.register_forward_pre_hook(m, nothing, "**", with_kwargs=True),
     "forward hook": lambda m: hookline.register_forward_hook(m, nothing, "**"),
     "forward hook with kwargs": lambda m: hookline.register_forward_hook(m, nothing, "**", with_kwargs=True),
+    "backward hook": lambda m: hookline.register_backward_hook(m, nothing, "**"),
+    "backward pre-hook": lambda m: hookline.register_backward_pre_hook(m, nothing, "**"),
     "op hook": lambda m: hookline.register_op_hook(m, nothing),
     "op hook on a part": lambda m: hookline.register_op_hook(m, nothing, "0"),
     "state-dict hook": lambda m: hookline.register_state_dict_post_hook(m, nothing, "**"),
@@ -66,14 +68,10 @@ def test_a_handle_that_is_kept_keeps_no_model(name):
     handle.remove()
 
 
-@pytest.mark.parametrize("name", [*HANDLES, "backward hook", "backward pre-hook"])
+@pytest.mark.parametrize("name", HANDLES)
 def test_a_handle_that_was_removed_leaves_no_cycle(name):
-    backward = {
-        "backward hook": lambda m: hookline.register_backward_hook(m, nothing, "**"),
-        "backward pre-hook": lambda m: hookline.register_backward_pre_hook(m, nothing, "**"),
-    }
     model, references = made()
-    with (HANDLES | backward)[name](model):
+    with HANDLES[name](model):
         model(X).sum().backward()
     del model
     assert not alive(references)

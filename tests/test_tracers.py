@@ -75,6 +75,8 @@ VERBS = {
     "record others": lambda model: record(model, dtype="float64", keep=lambda t: t * 2),
     "record operators": lambda model: record(model, ops=True),
     "watch": lambda model: watch(model, inputs=True, channels=1, stats=["p99"], grads=False),
+    "record gradients": lambda model: record(model, inputs=True, grads=True),
+    "watch gradients": lambda model: watch(model, inputs=True),
     "edit": lambda model: edit(model, {"0": lambda out: out}),
 }
 

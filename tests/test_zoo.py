@@ -63,14 +63,30 @@ def oracle(specimen):
     return outputs, grads
 
 
+def same(specimen, a, b):
+    """Whether values are equal to the bit; where looking at gradients changes last digits, within rounding."""
+    if specimen.told is None:
+        return same_bits(a, b)
+    pairs = zip(tensors(a), tensors(b), strict=True)
+    return all(torch.allclose(one, other, rtol=1e-4, atol=1e-6) for one, other in pairs)
+
+
 @pytest.mark.parametrize("context", [hookline.record, record_all], ids=["outputs", "everything"])
 def test_observing_changes_nothing(specimen, context):
     plain, seen = run(specimen), run(specimen, context)
     for a, b, what in zip(
         plain, seen, ["output", "input gradients", "parameter gradients", "random state"], strict=True
     ):
-        assert same_bits(a, b), what
+        assert same_bits(a, b) or (context is record_all and same(specimen, a, b)), what
     assert type(plain[0]) is type(seen[0])
+
+
+def test_what_looking_may_change_is_told(specimen):
+    model, args, kwargs = specimen.seeded()
+    with record_all(model) as rec:
+        backward(specimen, model(*args, **kwargs))
+    told = [entry.site for entry in rec.audit() if "told apart by views" in (entry.why or "")]
+    assert told == ([] if specimen.told is None else [specimen.told])
 
 
 @pytest.mark.parametrize("context", [hookline.record, record_all], ids=["outputs", "everything"])
@@ -105,11 +121,16 @@ def test_recorded_outputs_are_what_passed(specimen):
         assert len(rec[name].calls) == len(calls), name
         for call, expected in zip(rec[name].calls, calls, strict=True):
             assert type(call.output) is type(expected), name
-            assert same_bits(call.output, expected), name
+            assert same(specimen, call.output, expected), name
 
 
 # Of these, torch's hooks see no gradient, or a tensor's with other uses in it: test_gradients.py has them.
-NO_ORACLE = ("checkpointing, reentrant", "identities around an in-place ReLU", "residual connections")
+NO_ORACLE = (
+    "checkpointing, reentrant",
+    "identities around an in-place ReLU",
+    "residual connections",
+    "output is a view, then written to in place",
+)
 
 
 @pytest.mark.parametrize("specimen", [s for s in ZOO if s.trains and s.name not in NO_ORACLE], ids=str)
@@ -122,7 +143,7 @@ def test_recorded_output_gradients_are_what_flowed(specimen):
     for name, calls in grads.items():
         for call, expected in zip(rec[name].calls, calls, strict=True):
             got = tensors(call.grad_output)
-            assert same_bits(got, [g for g in expected if g is not None]), name
+            assert same(specimen, got, [g for g in expected if g is not None]), name
 
 
 def test_audit_names_the_silent_and_why(specimen):
@@ -195,8 +216,8 @@ def test_backward_hooks_on_every_module_change_nothing_and_leave_nothing(specime
             output = model(*args, **kwargs)
             backward(specimen, output)
     if specimen.steady:
-        assert same_bits(plain[0], output)
-        assert same_bits([p.grad for p in model.parameters()], plain[2])
+        assert same(specimen, plain[0], output)
+        assert same(specimen, [p.grad for p in model.parameters()], plain[2])
     if specimen.trains:
         assert seen
 

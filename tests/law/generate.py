@@ -102,6 +102,7 @@ class _Draft:
         self.arguments = tuple(
             self.parameter(structured) for _ in range(draw(st.sampled_from((1, 1, 2, 3) if not root else (1, 2))))
         )
+        self.entered = set(self.names)
 
     def new(self) -> str:
         self.count += 1
@@ -150,7 +151,11 @@ class _Draft:
         elif kind == "write":
             self.body.append(Write(self.value(), draw(st.sampled_from(WRITES)), fresh=True))
         elif kind == "keep":
-            self.body.append(Keep(self.value()))
+            kept = self.value()
+            if kept in self.entered:  # what others do with a tensor that is the caller's too is the caller's
+                kept, source = self.new(), (kept,)
+                self.body.append(Compute(kept, "{0} * 2", source))
+            self.body.append(Keep(kept))
         elif kind == "again":
             self.depth = draw(st.integers(1, 2))
             arguments = tuple(self.given(nest) for nest in self.arguments)

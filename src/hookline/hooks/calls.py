@@ -53,7 +53,7 @@ class Store:
         """The stored form of a structure, in its own type."""
         if type(tree) is self._tensor:
             return self.tensor(tree, site)
-        return map_leaves(lambda leaf: self.tensor(leaf, site), tree, self._tensor)
+        return map_leaves(lambda leaf: self.tensor(leaf, site), tree, self._tensor, or_plain=True)
 
     def _admitted(self, budget: Budget, value: Any, site: str) -> Any:
         try:

@@ -40,11 +40,12 @@ class OutputGradients(Tap):
         *,
         wrap: bool = True,
     ) -> None:
-        self._backend, self._place, self.label, self._hook = backend, place, label, backend.hooked(hook, label)
+        self._backend, self.label, self._hook = backend, label, backend.hooked(hook, label)
+        self._module = weakref.ref(place.module)  # a handle that is kept keeps no model alive
         self._session, self._outputs = session, Shapes(backend, label, wrap=wrap)
 
     def wishes(self) -> list[Wish]:
-        return [Wish(self._place.module, self)]
+        return [Wish(self._module(), self)]
 
     def __call__(self, module: Any, args: Any, output: Any) -> Any:
         references = getrefcount(output)
@@ -79,7 +80,8 @@ class InputGradients(Tap):
         hook: Callable[..., Any],
         session: Session | None = None,
     ) -> None:
-        self._backend, self._place, self.label, self._hook = backend, place, label, backend.hooked(hook, label)
+        self._backend, self.label, self._hook = backend, label, backend.hooked(hook, label)
+        self._module = weakref.ref(place.module)  # a handle that is kept keeps no model alive
         self._session = session
         self._pending = Pending()
         self._memory = backend.site_memory(place.module)
@@ -90,7 +92,7 @@ class InputGradients(Tap):
         self.rank = Rank.ORIGINAL if original else Rank.GRADIENT
         needs = Needs(replaces=False, joint=True)
         before = FunctionTap(self.before, self.label, after=False, rank=Rank.GRADIENT, needs=needs)
-        return [Wish(self._place.module, before), Wish(self._place.module, self)]
+        return [Wish(self._module(), before), Wish(self._module(), self)]
 
     def before(self, module: Any, args: Any, kwargs: Any) -> Any:
         if self._session is not None and not self._session.sees_this_context():

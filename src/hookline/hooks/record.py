@@ -174,6 +174,8 @@ class Recorder:
         explain(self, self._tree, self._backend, stopped=stopped, error=error)
         if self._ops is not None:
             self._ops.explain()
+        for site in self.sites:
+            site.forget_calls_under_way()
         # A recording outlives its model: what refers to modules goes now.
         self._tree, self._model, self.sites = None, None, []
         if self._keeping is not None:
@@ -221,6 +223,9 @@ class _SiteRecorder(Tap):
         self.needs = recorder.needs
         self.record = SiteRecord(place.name, place.aliases, store)
 
+    def forget_calls_under_way(self) -> None:
+        """Lets go of calls that never came to their end."""
+
     def wishes(self) -> list[Wish]:
         if self.recorder.rank is not Rank.OBSERVE:
             self.rank = self.recorder.rank
@@ -261,6 +266,9 @@ class _FullSiteRecorder(_SiteRecorder):
     def under_way(self) -> int:  # type: ignore[override]
         """How many calls were entered and never left."""
         return len(self.pending)
+
+    def forget_calls_under_way(self) -> None:
+        self.pending.drained()
 
     def wishes(self) -> list[Wish]:
         before = FunctionTap(self.before, self.label, after=False, needs=self.recorder.needs)

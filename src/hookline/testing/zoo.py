@@ -21,7 +21,8 @@ Build = Callable[[], tuple[nn.Module, tuple[Any, ...], dict[str, Any]]]
 class Specimen:
     """An awkward model: `build()` gives (model, args, kwargs).
 
-    `silent` are the sites that never fire, with a word that the audit's reason must contain;
+    `silent` are the sites that never fire, with a word that the audit's reason must contain; `told` is a site
+    where listening to gradients changes last digits, as the audit says;
     `trains` is False where no gradient can flow; `steady` is False where a first call changes the
     model (lazy modules).
     """
@@ -31,6 +32,7 @@ class Specimen:
     silent: dict[str, str] = field(default_factory=dict)
     trains: bool = True
     steady: bool = True
+    told: str | None = None
 
     def seeded(self) -> tuple[nn.Module, tuple[Any, ...], dict[str, Any]]:
         """The model and its arguments, the same at every call."""
@@ -339,13 +341,13 @@ def _() -> Any:
 # Modules of torch with a life of their own
 
 
-@_specimen("MultiheadAttention", silent={"out_proj": "out_proj.weight"})
+@_specimen("MultiheadAttention", silent={"out_proj": "out_proj.weight"}, told="")
 def _() -> Any:
     x = _x(2, 5, 8)
     return nn.MultiheadAttention(8, 2, batch_first=True), (x, x, x), {}
 
 
-@_specimen("TransformerEncoderLayer in eval", silent={"self_attn.out_proj": "out_proj.weight"})
+@_specimen("TransformerEncoderLayer in eval", silent={"self_attn.out_proj": "out_proj.weight"}, told="self_attn")
 def _() -> Any:
     return nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval(), (_x(2, 5, 8),), {}
 

@@ -286,6 +286,14 @@ for _key in ("FuncTorchDynamicLayerFrontMode", "FuncTorchDynamicLayerBackMode"):
     _TRANSFORMS = _TRANSFORMS.add(getattr(torch._C.DispatchKey, _key))
 
 
+def is_traced() -> bool:
+    """Whether torch.jit or a tracer of make_fx's kind is making a program of what runs now."""
+    if tracer() is not None:
+        return True
+    modes = dispatch_modes() if _dispatch_depth() > 0 else []
+    return any(type(mode).__name__ == "ProxyTorchDispatchMode" for mode in modes)
+
+
 def is_seen(tensor: torch.Tensor) -> bool:
     """Whether an operation on `tensor` would be seen by more than torch itself; see `aside`."""
     return (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import MutableMapping
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -11,8 +11,8 @@ import torch
 from torch import nn
 from torch.autograd.graph import get_gradient_edge
 
-from hookline.backends.torch.compat import base_of, is_view, version
-from hookline.trees import leaves, parts
+from hookline.backends.torch.compat import base_of, is_traced, is_view, version
+from hookline.trees import leaves, map_leaves, parts
 
 Tensor = torch.Tensor
 Edge = tuple[Any, int]
@@ -29,8 +29,9 @@ def live_leaves(tree: Any) -> tuple[Live, int]:
     >>> [number for _, number in live], places
     ([0, 2], 3)
     """
-    # Without autograd, a tensor that passes through is of no graph that this call makes.
-    enabled = torch.is_grad_enabled()
+    # Without autograd, a tensor that passes through is of no graph that this call makes. What is being traced
+    # into a program of its own gets no view and no hook of ours.
+    enabled = torch.is_grad_enabled() and not is_traced()
     if type(tree) is Tensor:
         return ([(tree, 0)] if enabled and tree.requires_grad else []), 1
     live: Live = []
@@ -131,7 +132,7 @@ class Kept:
         spare = {key for key, more in found[1:] if more > self._in_a_branch}
         if whole:
             spare.add(id(output))
-        return _tensors_below(output, spare, False) if spare else spare
+        return _tensors_below(output, spare) if spare else spare
 
 
 kept = Kept()
@@ -163,14 +164,18 @@ def _explain(tree: Any, found: list[Any], explained: dict[int, int]) -> None:
             explained[id(value)] += 1
 
 
-def _tensors_below(tree: Any, spare: set[int], inside: bool) -> set[int]:
-    inside = inside or id(tree) in spare
-    if isinstance(tree, Tensor):
-        return {id(tree)} if inside else set()
-    branch = parts(tree)
+def _tensors_below(tree: Any, spare: set[int]) -> set[int]:
+    """The ids of the tensors in those branches, or that are themselves among them."""
     found: set[int] = set()
-    for child in branch[1] if branch is not None else ():
-        found |= _tensors_below(child, spare, inside)
+    waiting, seen = [(tree, False)], set[int]()
+    while waiting:
+        node, inside = waiting.pop()
+        inside = inside or id(node) in spare
+        if isinstance(node, Tensor):
+            found |= {id(node)} if inside else set()
+        elif id(node) not in seen and (branch := parts(node)) is not None:
+            seen.add(id(node))
+            waiting += [(child, inside) for child in branch[1]]
     return found
 
 
@@ -197,28 +202,10 @@ def written(leaf: Tensor, before: int) -> bool:
     return version(leaf) != before
 
 
-def replaced_at(
-    tree: Any, new: dict[int, Tensor], copied: Callable[[Any, Any], None] = lambda branch, copy: None
-) -> Any:
-    """`tree` with other tensors at the places of these numbers; `copied` is told of each copied branch."""
-    return _replaced(tree, count(), new, copied)
-
-
-def _replaced(
-    node: Any, numbers: Iterator[int], new: dict[int, Tensor], copied: Callable[[Any, Any], None]
-) -> Any:
-    # No function inside another that calls itself: such a cycle would hold tensors until the collector runs.
-    if isinstance(node, Tensor):
-        return new.get(next(numbers), node)
-    branch = parts(node)
-    if branch is None:
-        return node
-    fresh = [_replaced(child, numbers, new, copied) for child in branch[1]]
-    if all(a is b for a, b in zip(fresh, branch[1], strict=True)):
-        return node
-    copy = branch[2](fresh)
-    copied(node, copy)
-    return copy
+def replaced_at(tree: Any, new: dict[int, Tensor]) -> Any:
+    """`tree` with other tensors at the places of these numbers; a branch that can't be rebuilt stays as it is."""
+    numbers = count()
+    return map_leaves(lambda leaf: new.get(next(numbers), leaf), tree, Tensor)
 
 
 class Copies:
@@ -231,8 +218,14 @@ class Copies:
         self._copies: list[tuple[Any, Any, dict[Any, Any]]] = []
 
     def add(self, original: Any, copy: Any) -> None:
+        """Notes every branch of `copy` that is another object than that of `original`."""
+        if original is copy or isinstance(original, Tensor):
+            return
+        mine, theirs = _entries(original), _entries(copy)
         if not isinstance(original, tuple):
-            self._copies.append((original, copy, _entries(copy)))
+            self._copies.append((original, copy, theirs))
+        for key, value in mine.items():
+            self.add(value, theirs[key])
 
     def write_back(self) -> None:
         copies, self._copies = self._copies, []

@@ -222,8 +222,10 @@ class Passage:
             for leaf, number in live
             if number != seen[id(leaf)][0] or (early and leaf.grad_fn is None)
         }
+        given = args, kwargs
+        args, kwargs = replaced_at(given, new)
         self._copies = Copies()
-        args, kwargs = replaced_at((args, kwargs), new, self._copies.add)
+        self._copies.add(given, (args, kwargs))
         entered = {number: leaf for leaf, number in live_leaves((args, kwargs))[0]}
         apart: dict[int, list[int]] = {}
         for number, leaf in entered.items():
@@ -288,11 +290,8 @@ class Passage:
             seen.add(id(leaf))
         if not new:
             return output, live
-        if type(output) is Tensor:
-            output = new[0]
-        else:
-            output = replaced_at(output, new)
-        return output, [(new.get(number, leaf), number) for leaf, number in live]
+        output = new[0] if type(output) is Tensor else replaced_at(output, new)
+        return output, live_leaves(output)[0]
 
     def _settle(self, live: Live, call: int, *, written_to: bool) -> None:
         """Makes the ports of the outputs, and has the gradients told."""
@@ -306,6 +305,8 @@ class Passage:
             port.high = end
         marks: list[int] = []
         for leaf, number in live:
+            if leaf.grad_fn is None:
+                continue  # a parameter without views, or in something that can't be rebuilt: its node is for good
             port = Port(self, [number], outward=True)
             port.low, port.high = end, FOREVER
             self.outputs.append(port)
@@ -317,7 +318,7 @@ class Passage:
                         entered.through = [*entered.through, found[1]]
                 if marks[-1] < self.start:
                     self._let_go()
-        alone = len(live) == 1 and not written_to and self._before == _thread.looked_up
+        alone = len(self.outputs) == len(live) == 1 and not written_to and self._before == _thread.looked_up
         if not (alone and self._hear_simply(live[0][0], end)):
             self.simple = False
             _thread.looked_up += 1
