@@ -40,6 +40,11 @@ class Run:
         self.forward().backward()
         return self
 
+    def forget(self) -> None:
+        """Drops the gradients of parameters and inputs."""
+        for source in self.sources:
+            source.grad = None
+
     @property
     def sources(self) -> list[Tensor]:
         """Parameters, and inputs that need a gradient."""

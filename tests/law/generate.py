@@ -277,7 +277,7 @@ def _risks(program: Program, features: Features) -> Iterator[tuple[int, int, Sta
         for number, step in enumerate(one.body):
             if isinstance(step, Write):
                 yield module, number, replace(step, fresh=False)
-            elif isinstance(step, Call) and step.child is not None and features.checkpoint and number % 2:
+            elif isinstance(step, Call) and step.child is not None and features.checkpoint:
                 keywords = 0 if features.checkpoint == "True" else step.keywords
                 yield module, number, replace(step, checkpoint=features.checkpoint, keywords=keywords)
 

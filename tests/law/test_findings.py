@@ -546,3 +546,12 @@ def test_g14_parameter_gradients_of_a_lazy_module():
     with hookline.record(m, grads=True) as r:
         m(torch.ones(1, 3)).sum().backward()
     assert sorted(r[""].param_grads) == ["bias", "weight"] or "lazy" in (r.audit()[""].why or "")
+
+
+@pytest.mark.parametrize("m", [nn.Linear(2, 2), Res()], ids=["one operation", "several"])
+def test_autograd_grad_of_an_input_that_is_a_leaf_calls_backward_hooks(m):
+    """Found by the law: where the input's own node does not run, the hook was not called."""
+    x, seen = torch.ones(2, requires_grad=True), []
+    with hookline.register_backward_hook(m, lambda mod, gi, go: seen.append(gi[0])):
+        (grad,) = torch.autograd.grad(m(x).sum(), x)
+    assert len(seen) == 1 and torch.equal(seen[0], grad)
