@@ -282,12 +282,29 @@ def trace_again(why: str) -> NoReturn:
     raise UnspecializeRestartAnalysis(restart_reason=f"hookline: {why}")
 
 
-def graph_under_trace() -> torch.fx.Graph:
-    """The graph that torch.compile is making now."""
+def last_node() -> torch.fx.Node:
+    """The operator that torch.compile has traced last."""
     from torch._dynamo.symbolic_convert import InstructionTranslator
 
-    graph: torch.fx.Graph = InstructionTranslator.current_tx().output.graph
-    return graph
+    node: torch.fx.Node = next(iter(reversed(InstructionTranslator.current_tx().output.graph.nodes)))
+    return node
+
+
+def when_traced(look: Callable[[torch.fx.GraphModule], None]) -> None:
+    """While tracing: has `look` called, once, with the graph as it is handed to the backend of torch.compile.
+
+    A backend of one's own around the user's would do the same, if hookline were the one to call torch.compile.
+    """
+    from torch._dynamo.symbolic_convert import InstructionTranslator
+
+    output = InstructionTranslator.current_tx().output
+    if look not in output.register_finalizer_fns:
+        output.add_graph_finalizer(look)
+
+
+def memory_of(tensor: torch.Tensor) -> int:
+    """A number for the memory that a tensor shows: the same for all of its views, also for fake tensors."""
+    return int(tensor.untyped_storage()._cdata)
 
 
 def in_checkpoint() -> bool:
@@ -295,12 +312,6 @@ def in_checkpoint() -> bool:
     from torch._dynamo.symbolic_convert import InstructionTranslator
 
     return InstructionTranslator.current_tx().output.current_tracer.parent is not None
-
-
-def last_arguments(graph: torch.fx.Graph) -> list[torch.Tensor]:
-    """The tensors, fake ones, in the list that the last operator of a graph under trace takes first."""
-    node: Any = next(iter(reversed(graph.nodes)))
-    return [one.meta["example_value"] for one in node.args[0]]
 
 
 def never_compiled(fn: Any) -> None:

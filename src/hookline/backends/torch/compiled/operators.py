@@ -7,7 +7,7 @@ program. Defined by `torch.library.Library`, not `custom_op`, which costs four t
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -43,28 +43,23 @@ def define() -> torch.library.Library:
         _passed_backward,
         lambda values, grads, ticket: _like(values),
     )
-    operator(
-        "heard(Tensor grad, Tensor? ticket, int[] at, int door) -> ()", _heard, lambda grad, ticket, at, door: None
-    )
-    operator(
-        "regraded(Tensor grad, Tensor? ticket, int[] at, int door) -> Tensor",
-        _regraded,
-        lambda grad, ticket, at, door: torch.empty_like(grad),
-    )
-    operator(
-        "gated_backward(Tensor[] grads, Tensor? ticket, int[] at, int door) -> Tensor[]",
-        _gated_backward,
-        lambda grads, ticket, at, door: _like(grads),
-    )
+    of_a_place = "(Tensor grad, Tensor? ticket, int place, int door)"
+    operator(f"heard{of_a_place} -> ()", _heard, lambda *_: None)
+    operator(f"collected{of_a_place} -> ()", _collected, lambda *_: None)
+    for name, run in (("delivered", _delivered), ("regraded", _regraded)):
+        operator(f"{name}{of_a_place} -> Tensor", run, lambda grad, *_: torch.empty_like(grad))
     torch.library.register_autograd(
         "hookline::passed", _back_through_passed, setup_context=_keep_for_passed, lib=library
     )
-    torch.library.register_vmap("hookline::regraded", _regraded_batch, lib=library)
+    for name in ("heard", "collected", "delivered", "regraded"):
+        torch.library.register_vmap(f"hookline::{name}", partial(_batch, name), lib=library)
     return library
 
 
-def _regraded_batch(info: Any, dims: Any, grad: Tensor, ticket: Tensor | None, at: list[int], door: int) -> Any:
-    return torch.ops.hookline.regraded(grad, ticket, at, door), dims[0]
+def _batch(name: str, info: Any, dims: Any, grad: Tensor, *rest: Any) -> Any:
+    """Of a batch that torch.func.vmap made: what the operator gives for all of it at once."""
+    made = getattr(torch.ops.hookline, name)(grad, *rest)
+    return (made, dims[0]) if made is not None else ((), ())
 
 
 def _ticket(*_: Any) -> Tensor:
@@ -204,40 +199,24 @@ def _run(ticket: Tensor | None, door: int) -> Run | None:
     return doors.door(door).latest if ticket is None else run_of(ticket)
 
 
-def _heard(grad: Tensor, ticket: Tensor | None, at: list[int], door: int) -> None:
+def _heard(grad: Tensor, ticket: Tensor | None, place: int, door: int) -> None:
     run = _run(ticket, door)
     if run is not None and run.sink is not None:
-        run.sink(list(at), grad.detach())
+        run.sink([place], grad.detach())
 
 
-def _regraded(grad: Tensor, ticket: Tensor | None, at: list[int], door: int) -> Tensor:
-    (new, *_) = _gated_backward([grad] * len(at), ticket, at, door)
-    return new
-
-
-def _gated_backward(grads: list[Tensor], ticket: Tensor | None, at: list[int], door: int) -> list[Tensor]:
-    """The gradients of the places `at`, as the tap wants them."""
+def _collected(grad: Tensor, ticket: Tensor | None, place: int, door: int) -> None:
     run = _run(ticket, door)
-    # Copies: a graph uses its memory again, and a hook may keep what it was shown.
-    by_place = {place: grad.clone() for place, grad in zip(at, grads, strict=True)}
-    new = by_place if run is None else run.jointly(by_place)
-    return _copied([new[place] for place in at], grads)
+    if run is not None:
+        run.collect(place, grad.clone())  # a graph uses its memory again, and a hook may keep what it was shown
 
 
-class Gate(torch.autograd.Function):
-    """Copies of several tensors whose gradients come back all at once. Followed by torch.compile, never run."""
+def _delivered(grad: Tensor, ticket: Tensor | None, place: int, door: int) -> Tensor:
+    run = _run(ticket, door)
+    return _copied([grad if run is None else run.deliver(place, grad)], [grad])[0]
 
-    generate_vmap_rule = True
 
-    @staticmethod
-    def forward(ticket: Tensor | None, at: list[int], door: int, *values: Tensor) -> tuple[Tensor, ...]:
-        return tuple([value.clone() for value in values])
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        ctx.ticket, ctx.at, ctx.door = inputs[0], inputs[1], inputs[2]
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> Any:
-        new = torch.ops.hookline.gated_backward(list(grads), ctx.ticket, ctx.at, ctx.door)
-        return (None, None, None, *new)
+def _regraded(grad: Tensor, ticket: Tensor | None, place: int, door: int) -> Tensor:
+    """The gradient of the only place that has one, as the tap wants it."""
+    _collected(grad, ticket, place, door)
+    return _delivered(grad, ticket, place, door)
