@@ -325,6 +325,22 @@ def never_compiled(fn: Any) -> None:
     set_code_exec_strategy(fn.__code__, _FrameExecStrategy(_FrameAction.SKIP, _FrameAction.SKIP))
 
 
+def unfollowed(fn: Any) -> None:
+    """As `never_compiled`, also where code that is compiled calls `fn`: the graph ends there and goes on behind.
+
+    Compiled autograd follows the hooks of tensors like that. `torch.compiler.disable` does the same, and imports
+    torch._dynamo.
+    """
+    never_compiled(fn)
+    fn._torchdynamo_disable = True
+
+
+def compiled_autograd() -> bool:
+    """Whether a backward that starts now is compiled as a whole, the backwards of compiled graphs in it too."""
+    module = sys.modules.get("torch._dynamo.compiled_autograd")
+    return module is not None and bool(module.compiled_autograd_enabled)
+
+
 def effectful(operator: Any) -> None:
     """Keeps calls of `operator` in compiled code, each of them, in their order."""
     from torch._higher_order_ops.effects import _EffectType, _register_effectful_op

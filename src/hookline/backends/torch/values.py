@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from hookline.backends.torch.compat import unshared, version
+from hookline.backends.torch.compat import unfollowed, unshared, version
 from hookline.errors import Unsupported
 
 LARGE = 64 * 1024
@@ -83,6 +83,9 @@ def snapshot(tensor: torch.Tensor, device: Any = None, dtype: Any = None) -> tor
         with torch.inference_mode(False):
             return _copy(tensor, device, dtype)
     return _copy(tensor, device, dtype)
+
+
+unfollowed(snapshot)
 
 
 def not_exported(feature: str) -> Unsupported:

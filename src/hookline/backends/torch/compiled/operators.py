@@ -89,11 +89,22 @@ def _seen(values: list[Tensor], numbers: list[int], door: int) -> Tensor:
         found.latest = run
     if (at := found.open()) is not None:
         module, tap = at
+        if tap.needs.grads and not tap.needs.joint and compat.compiled_autograd():
+            raise _unheard(tap)
         # Other objects each time: a graph writes new values into a tensor of its own, and no version tells.
         args, kwargs, output = found.built([value.detach() for value in values], numbers)
         with running(run):
             _called(tap, module, args, kwargs, output)
     return run.ticket()
+
+
+def _unheard(tap: Any) -> Unsupported:
+    return Unsupported(
+        backend="torch",
+        feature=f"gradients of {tap.label.site!r} in compiled code under compiled autograd",
+        why="compiled autograd drops what only looks at a gradient from the graphs that it takes in",
+        instead="switch compiled autograd off, or use register_backward_hook",
+    )
 
 
 def _passed(values: list[Tensor], numbers: list[int], count: int, door: int) -> tuple[list[Tensor], Tensor]:

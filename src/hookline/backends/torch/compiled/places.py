@@ -76,8 +76,8 @@ class _Graph:
     def settle(self) -> None:
         for node, mark in self.marks.items():
             self.forms[node] = self._form_inside(node, mark)
-        while (node := self._passed_by()) is not None:
-            self.forms[node] = COPY
+        while (passed := self._passed_by()) is not None:
+            self.forms[passed] = COPY
         tickets = {node.args[2]: node for node in self.graph.nodes if _is_look(node)}
         for node, mark in self.marks.items():
             self._become(node, mark, self.forms[node], tickets)
@@ -133,8 +133,9 @@ class _Graph:
             node = self._last_mark(output)
             if node is None or self.forms[node] in (COPY, RENEWED, LOST):
                 continue
-            is_view = self.forms[node] == VIEW
-            if is_view or _is_given(root) or (roots.count(root) > 1 and compat.is_view(_tensor(_source(node)))):
+            shown = _tensor(_source(node))
+            part_of_another = roots.count(root) > 1 and shown is not None and compat.is_view(shown)
+            if self.forms[node] == VIEW or _is_given(root) or part_of_another:
                 return node
         return None
 
