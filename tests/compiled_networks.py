@@ -15,7 +15,7 @@ class Part(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.w = nn.Parameter(torch.randn(3))
+        self.w = nn.Parameter(torch.randn(2, 3))
 
 
 class Plain(Part):

@@ -1,6 +1,6 @@
 """Operators: what stands in a graph where a tap looks in.
 
-All of them have an effect, in torch's sense: they are neither dropped nor merged, and run in the order of the
+All but `copied` have an effect, in torch's sense: they are neither dropped nor merged, and run in the order of the
 program. Defined by `torch.library.Library`, not `custom_op`, which costs four times as much for each call.
 """
 
@@ -25,12 +25,15 @@ def define() -> torch.library.Library:
     """Makes the operators known to torch; called when a tap is traced for the first time."""
     library = torch.library.Library("hookline", "DEF")  # type: ignore[no-untyped-call]
 
-    def operator(schema: str, run: Callable[..., Any], fake: Callable[..., Any]) -> None:
+    def operator_without_effect(schema: str, run: Callable[..., Any], fake: Callable[..., Any]) -> Any:
         name = schema.partition("(")[0]
         library.define(schema)  # type: ignore[no-untyped-call]
         library.impl(name, run, "CompositeExplicitAutograd")  # type: ignore[no-untyped-call]
         torch.library.register_fake(f"hookline::{name}", fake, lib=library)
-        compat.effectful(getattr(torch.ops.hookline, name).default)
+        return getattr(torch.ops.hookline, name).default
+
+    def operator(schema: str, run: Callable[..., Any], fake: Callable[..., Any]) -> None:
+        compat.effectful(operator_without_effect(schema, run, fake))
 
     operator("seen(Tensor[] values, SymInt[] numbers, int door) -> Tensor", _seen, _ticket)
     operator(
@@ -43,11 +46,15 @@ def define() -> torch.library.Library:
         _passed_backward,
         lambda values, grads, ticket: _like(values),
     )
+    operator_without_effect(
+        "copied(Tensor value, int number) -> Tensor", _copy_of, lambda value, number: torch.empty_like(value)
+    )
     of_a_place = "(Tensor grad, Tensor? ticket, int place, int door)"
     operator(f"heard{of_a_place} -> ()", _heard, lambda *_: None)
     operator(f"collected{of_a_place} -> ()", _collected, lambda *_: None)
     for name, run in (("delivered", _delivered), ("regraded", _regraded)):
         operator(f"{name}{of_a_place} -> Tensor", run, lambda grad, *_: torch.empty_like(grad))
+    torch.library.register_autograd("hookline::copied", lambda ctx, grad: (grad, None), lib=library)
     torch.library.register_autograd(
         "hookline::passed", _back_through_passed, setup_context=_keep_for_passed, lib=library
     )
@@ -201,6 +208,14 @@ def _passed_backward(values: list[Tensor], grads: list[Tensor], ticket: Tensor) 
 
 
 # Gradients
+
+
+def _copy_of(value: Tensor, number: int) -> Tensor:
+    """A copy that inductor neither leaves out nor shares with another of the same value: they have other numbers.
+
+    An output that a graph gives twice gets the gradient of both at one of its places.
+    """
+    return torch.empty_like(value).copy_(value)
 
 
 def _run(ticket: Tensor | None, door: int) -> Run | None:

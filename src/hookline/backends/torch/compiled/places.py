@@ -84,7 +84,8 @@ class _Graph:
 
     def _form_inside(self, node: Node, mark: Mark) -> str:
         """The form of a mark, whether or not it leaves the graph."""
-        source, tensor = _source(node), _tensor(_source(node))
+        source = self._marked(node)
+        tensor = _tensor(source)
         assert tensor is not None
         if mark.number == 0:  # a HookBackward
             return COPY
@@ -98,6 +99,13 @@ class _Graph:
         if not compat.is_view(tensor):
             return RENEWED
         return LOST if _is_given(self._root(source)) else COPY
+
+    def _marked(self, node: Node) -> Node:
+        """The node that made the tensor which a mark is a mark of, once marks that become nothing are gone."""
+        while True:
+            node = self.same[id(_tensor(_source(node)))][0]  # what writes into a tensor gives the same tensor
+            if self.forms.get(node) not in (PLAIN, RENEWED, LOST):
+                return node
 
     def _is_alone(self, node: Node, mark: Mark) -> bool:
         """Whether nothing else than this mark uses the tensor that it marks, as it is there."""
@@ -133,7 +141,7 @@ class _Graph:
             node = self._last_mark(output)
             if node is None or self.forms[node] in (COPY, RENEWED, LOST):
                 continue
-            shown = _tensor(_source(node))
+            shown = _tensor(self._marked(node))
             part_of_another = roots.count(root) > 1 and shown is not None and compat.is_view(shown)
             if self.forms[node] == VIEW or _is_given(root) or part_of_another:
                 return node
@@ -166,7 +174,11 @@ class _Graph:
         if form == COPY:
             if mark.after and self._shares(source):
                 tapped(mark.number).remark = _COPIED
-            node.target, node.args = "clone", (source,)
+            if mark.number == 0:
+                node.target, node.args = "clone", (source,)
+            else:
+                node.op, node.target = "call_function", torch.ops.hookline.copied
+                node.args = (source, self.order[node])
         elif form == RENEWED:
             node.target, node.args = "mul_", (source, 1)
         before = node
