@@ -15,6 +15,9 @@ REFUSED = {"LSTM", "packed sequence through a GRU"}
 FIELDS = ("output", "input", "kwargs")
 GRADIENTS = ("grad_output", "grad_input", "grad_kwargs")
 
+HEARD_COMPILED_ALONE = {"output is a view, then written to in place"}
+"""Eagerly torch hands no gradient to such a view; in a graph it can be a copy."""
+
 pytestmark = [
     pytest.mark.usefixtures("fresh_compiler"),
     pytest.mark.filterwarnings(
@@ -97,6 +100,8 @@ def test_a_recording_of_compiled_code_is_that_of_eager_code(specimen, compiler, 
         for one, other in zip(first, second, strict=False):
             for what in FIELDS + (GRADIENTS if specimen.trains else ()):
                 a, b = getattr(one, what), getattr(other, what)
+                if a is None and b is not None and specimen.name in HEARD_COMPILED_ALONE:
+                    continue
                 assert type(a) is type(b), (name, what)
                 close(specimen, a, b)
     silent = {entry.site for entry in found.audit() if not entry.fired}

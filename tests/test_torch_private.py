@@ -3,6 +3,7 @@
 A failure here means that a torch release changed something: compat.py says what would replace it.
 """
 
+import operator
 from contextlib import contextmanager
 
 import pytest
@@ -606,23 +607,50 @@ def test_tracing_begins_anew_and_may_then_go_another_way(compiling):
     assert state["tries"] >= 2
 
 
-def test_the_graph_under_trace_tells_the_last_operators_tensors_and_their_versions(compiling):
-    told = []
+def test_the_last_node_under_trace_tells_its_tensor_and_when_traced_gets_the_whole_graph(compiling):
+    told, graphs = [], []
 
     @compat.constant_while_tracing
     def look():
-        fakes = compat.last_arguments(compat.graph_under_trace())
-        told.append([compat.version(fake) for fake in fakes])
+        told.append(compat.last_node())
+        compat.when_traced(graphs.append)
 
     def forward(x):
         y = x * 2
         y.add_(1)
-        z = torch.cat([y, x])
         look()
-        return z
+        z = y.view_as(y)
+        look()
+        return z.sin()
 
     compiling(forward)(torch.ones(1))
-    assert told == [[1, 0]]
+    (graph,) = graphs
+    values = [node.meta["example_value"] for node in told]
+    assert [node.target for node in told] == ["add_", "view_as"] and set(told) < set(graph.graph.nodes)
+    assert [compat.version(value) for value in values] == [1, 1] and compat.is_view(values[1])
+    first = next(node for node in graph.graph.nodes if node.target is operator.mul)
+    assert first.meta["example_value"] is values[0], "a tensor that is written to is the same tensor"
+    assert compat.memory_of(values[0]) == compat.memory_of(values[1]) != compat.memory_of(torch.ones(1))
+
+
+def test_what_is_unfollowed_runs_as_written_where_compiled_code_calls_it():
+    told = []
+
+    def look():
+        told.append(torch.compiler.is_compiling())
+
+    compat.unfollowed(look)
+    torch.compile(lambda x: (look(), x * 2)[1], backend="eager")(torch.ones(1))
+    assert told == [False]
+
+
+def test_compiled_autograd_is_told():
+    from torch._dynamo import compiled_autograd
+
+    assert not compat.compiled_autograd()
+    with compiled_autograd._enable(torch.compile(backend="eager")):
+        assert compat.compiled_autograd()
+    assert not compat.compiled_autograd()
 
 
 def test_a_checkpointed_part_is_known_while_tracing(compiling):

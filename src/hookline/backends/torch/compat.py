@@ -480,12 +480,29 @@ def trace_again(why: str) -> NoReturn:
     raise UnspecializeRestartAnalysis(restart_reason=f"hookline: {why}")
 
 
-def graph_under_trace() -> torch.fx.Graph:
-    """The graph that torch.compile is making now."""
+def last_node() -> torch.fx.Node:
+    """The operator that torch.compile has traced last."""
     from torch._dynamo.symbolic_convert import InstructionTranslator
 
-    graph: torch.fx.Graph = InstructionTranslator.current_tx().output.graph
-    return graph
+    node: torch.fx.Node = next(iter(reversed(InstructionTranslator.current_tx().output.graph.nodes)))
+    return node
+
+
+def when_traced(look: Callable[[torch.fx.GraphModule], None]) -> None:
+    """While tracing: has `look` called, once, with the graph as it is handed to the backend of torch.compile.
+
+    A backend of one's own around the user's would do the same, if hookline were the one to call torch.compile.
+    """
+    from torch._dynamo.symbolic_convert import InstructionTranslator
+
+    output = InstructionTranslator.current_tx().output
+    if look not in output.register_finalizer_fns:
+        output.add_graph_finalizer(look)
+
+
+def memory_of(tensor: torch.Tensor) -> int:
+    """A number for the memory that a tensor shows: the same for all of its views, also for fake tensors."""
+    return int(tensor.untyped_storage()._cdata)
 
 
 def in_checkpoint() -> bool:
@@ -493,12 +510,6 @@ def in_checkpoint() -> bool:
     from torch._dynamo.symbolic_convert import InstructionTranslator
 
     return InstructionTranslator.current_tx().output.current_tracer.parent is not None
-
-
-def last_arguments(graph: torch.fx.Graph) -> list[torch.Tensor]:
-    """The tensors, fake ones, in the list that the last operator of a graph under trace takes first."""
-    node: Any = next(iter(reversed(graph.nodes)))
-    return [one.meta["example_value"] for one in node.args[0]]
 
 
 def never_compiled(fn: Any) -> None:
@@ -510,6 +521,22 @@ def never_compiled(fn: Any) -> None:
     from torch._C._dynamo.eval_frame import _FrameAction, _FrameExecStrategy, set_code_exec_strategy
 
     set_code_exec_strategy(fn.__code__, _FrameExecStrategy(_FrameAction.SKIP, _FrameAction.SKIP))
+
+
+def unfollowed(fn: Any) -> None:
+    """As `never_compiled`, also where code that is compiled calls `fn`: the graph ends there and goes on behind.
+
+    Compiled autograd follows the hooks of tensors like that. `torch.compiler.disable` does the same, and imports
+    torch._dynamo.
+    """
+    never_compiled(fn)
+    fn._torchdynamo_disable = True
+
+
+def compiled_autograd() -> bool:
+    """Whether a backward that starts now is compiled as a whole, the backwards of compiled graphs in it too."""
+    module = sys.modules.get("torch._dynamo.compiled_autograd")
+    return module is not None and bool(module.compiled_autograd_enabled)
 
 
 def effectful(operator: Any) -> None:

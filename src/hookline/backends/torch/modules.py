@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from hookline.backends.torch.compat import uncompiled
+from hookline.backends.torch.compiled.classes import remark_on
 
 
 def walk(module: nn.Module, name: str = "", above: tuple[int, ...] = ()) -> Iterator[tuple[str, nn.Module]]:
@@ -68,6 +69,8 @@ def remarks(modules: dict[str, Any]) -> dict[str, str]:
                 "torch runs this layer as one fused kernel in eval mode without gradients; with hooks in "
                 "it, it runs module by module, which can differ in the last digits"
             )
+        elif remark := remark_on(module):
+            found[name] = remark
     return found
 
 

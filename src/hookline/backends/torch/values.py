@@ -20,6 +20,7 @@ from hookline.backends.torch.compat import (
     graph_task,
     is_fake,
     is_seen,
+    unfollowed,
     unshared,
     unwrapped,
     version,
@@ -97,6 +98,9 @@ def snapshot(tensor: torch.Tensor, device: Any = None, dtype: Any = None) -> tor
     if device is dtype is None and tensor.layout is _STRIDED and tensor.nbytes < LARGE and not _inference_mode():
         return tensor.clone()
     return _copy(tensor, device, dtype)
+
+
+unfollowed(snapshot)
 
 
 @contextmanager

@@ -6,6 +6,7 @@ number, placed where a tap would be called, that hand the tensors of the moment 
     classes.py   a tapped module gets a class of its own, which makes torch compile it anew, once
     traced.py    what torch.compile sees in place of a tap: the doors that the tap needs
     doors.py     what a door is: whose, and in which structure its tensors stand
+    places.py    how a gradient belongs to one place of a call and not to other uses of the same tensor
     operators.py the operators themselves
     running.py   the gradients of a call that runs in a graph
 """

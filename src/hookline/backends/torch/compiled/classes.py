@@ -42,8 +42,8 @@ class Tapped:
         self.after: list[Tap] = []
         self.remembering: list[Any] = []  # doors, see there
         self._under_way: dict[int, list[dict[str, Any]]] = {}  # of each thread, the kwargs of calls in a graph
-        # Whether the module writes into its arguments; found out while it is traced.
-        self.writes = getattr(module, "inplace", False) is True
+        self.remark = ""  # what its graph can't do, or does differently
+        self.ran = False  # whether its graph ran
 
     def taps(self, after: bool) -> list[Tap]:
         return self.after if after else self.before
@@ -80,6 +80,12 @@ def module_of(kind: type) -> nn.Module | None:
     return None if state is None else state.module()
 
 
+def remark_on(module: nn.Module) -> str:
+    """What the graphs that ran since `module` got its taps can't do, or do differently; empty if nothing."""
+    states: list[Tapped] = [vars(kind)["_hookline_tapped"] for kind in _known.get(module, {}).values()]
+    return next((state.remark for state in states if state.ran and state.remark), "")
+
+
 def mark(module: nn.Module, key: Hashable) -> None:
     """Gives `module` the class that belongs to `key` as well as to its taps; None for the taps alone."""
     if key is None:
@@ -106,6 +112,9 @@ def retarget(module: nn.Module) -> None:
     if not before and not after and not replaced and marked is None:
         _become(module, base)
         return
+    if NUMBER not in vars(own):  # what was said of earlier blocks
+        for kind in _known.get(module, {}).values():
+            vars(kind)["_hookline_tapped"].ran = False
     signature = (base, replaced, marked, *(_shape(tap) for tap in (*before, None, *after)))
     kinds = _known.setdefault(module, {})
     if signature not in kinds:
@@ -124,7 +133,7 @@ def _taps(module: nn.Module, *, after: bool) -> list[Tap]:
 
 def _shape(tap: Tap | None) -> Any:
     """What of a tap a graph depends on."""
-    return None if tap is None else (type(tap), tap.needs, tap.kwargs)
+    return None if tap is None else (type(tap), tap.needs, tap.kwargs, tap.rank, tap.first_in_backward)
 
 
 def _become(module: nn.Module, kind: type) -> None:

@@ -9,12 +9,13 @@ from __future__ import annotations
 import dataclasses
 import weakref
 from collections.abc import Iterator
+from itertools import takewhile
 from typing import Any, NoReturn
 
 import torch
 
 from hookline.backends.points import Point
-from hookline.backends.protocol import Tap
+from hookline.backends.protocol import Rank, Tap
 from hookline.backends.torch import compat
 from hookline.backends.torch.compiled import operators
 from hookline.backends.torch.compiled.classes import Tapped, retarget, tapped
@@ -48,6 +49,7 @@ class Door:
         module = None if state is None else state.module()
         if state is None or module is None or self.index >= len(taps := state.taps(self.after)):
             return None
+        state.ran = True
         return module, taps[self.index]
 
     def built(self, tensors: Any, numbers: Any) -> Any:
@@ -59,10 +61,6 @@ class Door:
 
 
 _doors: list[Door] = []
-_views: weakref.WeakKeyDictionary[torch.fx.Graph, list[tuple[Tapped, torch.Tensor, int]]] = (
-    weakref.WeakKeyDictionary()
-)
-"""Of each graph under trace, the tensors that taps led through views, and how often each was written to before."""
 
 
 def door(number: int) -> Door:
@@ -91,6 +89,40 @@ def point_door(point: Point, live: tuple[bool, ...]) -> int:
 
 
 @compat.constant_while_tracing
+def met_at(number: int, after: bool, index: int) -> tuple[int, ...]:
+    """The indices of the taps that are met where the tap at `index` is called.
+
+    Taps behind the edits are called in a row and hang their hooks on the same tensors. They are met together,
+    where the first of them is called, and not again where the others are.
+    """
+    taps = tapped(number).taps(after)
+
+    def goes_on(at: int, first: int) -> bool:
+        together = all(tap.rank > Rank.EDIT and not tap.needs.replaces for tap in (taps[first], taps[at]))
+        needs_kwargs = taps[at].kwargs and (taps[at].needs.inputs or not after)
+        return together and (taps[first].kwargs or not needs_kwargs)
+
+    first = 0
+    for at in range(len(taps)):
+        if not goes_on(at, first):
+            if index < at:
+                break
+            first = at
+    if index != first:
+        return ()
+    rest = takewhile(lambda at: goes_on(at, first), range(first + 1, len(taps)))
+    return (first, *rest)
+
+
+@compat.constant_while_tracing
+def replacing(number: int, after: bool, indices: tuple[int, ...]) -> tuple[int, ...]:
+    """Which of these taps may replace gradients, as numbers along them, in the order of a backward."""
+    taps = [tapped(number).taps(after)[index] for index in indices]
+    joint = [at for at, tap in enumerate(taps) if tap.needs.joint]
+    return tuple(sorted(joint, key=lambda at: not taps[at].first_in_backward))
+
+
+@compat.constant_while_tracing
 def needs_of(number: int, after: bool, index: int) -> int:
     """What the tap at `index` needs, as a sum of the numbers above."""
     operators.define()
@@ -106,12 +138,6 @@ def needs_of(number: int, after: bool, index: int) -> int:
         JOINT: needs.joint,
     }
     return sum(number for number, is_wanted in wanted.items() if is_wanted)
-
-
-@compat.constant_while_tracing
-def writes(number: int) -> bool:
-    """Whether the module is known to write into its arguments."""
-    return tapped(number).writes
 
 
 @compat.constant_while_tracing
@@ -139,30 +165,6 @@ def replaces(number: int, after: bool, index: int) -> None:
             why="the site is in a part that torch.utils.checkpoint recomputes, and the model is compiled",
             instead="run the model eagerly, or place it around the checkpointed part",
         )
-
-
-@compat.constant_while_tracing
-def note_views(number: int) -> None:
-    """Remembers the tensors that were just handed to a door: views of the module's arguments."""
-    graph = compat.graph_under_trace()
-    state = tapped(number)
-    if not state.writes:
-        views = [(state, fake, compat.version(fake)) for fake in compat.last_arguments(graph)]
-        _views.setdefault(graph, []).extend(views)
-
-
-@compat.constant_while_tracing
-def check_views() -> None:
-    """Has everything traced anew if a view was written to: a written view hears no gradient, its base does."""
-    wrong = [
-        state
-        for state, fake, before in _views.get(compat.graph_under_trace(), ())
-        if compat.version(fake) != before
-    ]
-    for state in wrong:
-        state.writes = True
-    if wrong:
-        compat.trace_again("a module's argument is written to")
 
 
 @compat.constant_while_tracing

@@ -1,13 +1,13 @@
 """Operators: what stands in a graph where a tap looks in.
 
-All of them have an effect, in torch's sense: they are neither dropped nor merged, and run in the order of the
+All but `copied` have an effect, in torch's sense: they are neither dropped nor merged, and run in the order of the
 program. Defined by `torch.library.Library`, not `custom_op`, which costs four times as much for each call.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -25,12 +25,15 @@ def define() -> torch.library.Library:
     """Makes the operators known to torch; called when a tap is traced for the first time."""
     library = torch.library.Library("hookline", "DEF")  # type: ignore[no-untyped-call]
 
-    def operator(schema: str, run: Callable[..., Any], fake: Callable[..., Any]) -> None:
+    def operator_without_effect(schema: str, run: Callable[..., Any], fake: Callable[..., Any]) -> Any:
         name = schema.partition("(")[0]
         library.define(schema)  # type: ignore[no-untyped-call]
         library.impl(name, run, "CompositeExplicitAutograd")  # type: ignore[no-untyped-call]
         torch.library.register_fake(f"hookline::{name}", fake, lib=library)
-        compat.effectful(getattr(torch.ops.hookline, name).default)
+        return getattr(torch.ops.hookline, name).default
+
+    def operator(schema: str, run: Callable[..., Any], fake: Callable[..., Any]) -> None:
+        compat.effectful(operator_without_effect(schema, run, fake))
 
     operator("seen(Tensor[] values, SymInt[] numbers, int door) -> Tensor", _seen, _ticket)
     operator(
@@ -43,28 +46,27 @@ def define() -> torch.library.Library:
         _passed_backward,
         lambda values, grads, ticket: _like(values),
     )
-    operator(
-        "heard(Tensor grad, Tensor? ticket, int[] at, int door) -> ()", _heard, lambda grad, ticket, at, door: None
+    operator_without_effect(
+        "copied(Tensor value, int number) -> Tensor", _copy_of, lambda value, number: torch.empty_like(value)
     )
-    operator(
-        "regraded(Tensor grad, Tensor? ticket, int[] at, int door) -> Tensor",
-        _regraded,
-        lambda grad, ticket, at, door: torch.empty_like(grad),
-    )
-    operator(
-        "gated_backward(Tensor[] grads, Tensor? ticket, int[] at, int door) -> Tensor[]",
-        _gated_backward,
-        lambda grads, ticket, at, door: _like(grads),
-    )
+    of_a_place = "(Tensor grad, Tensor? ticket, int place, int door)"
+    operator(f"heard{of_a_place} -> ()", _heard, lambda *_: None)
+    operator(f"collected{of_a_place} -> ()", _collected, lambda *_: None)
+    for name, run in (("delivered", _delivered), ("regraded", _regraded)):
+        operator(f"{name}{of_a_place} -> Tensor", run, lambda grad, *_: torch.empty_like(grad))
+    torch.library.register_autograd("hookline::copied", lambda ctx, grad: (grad, None), lib=library)
     torch.library.register_autograd(
         "hookline::passed", _back_through_passed, setup_context=_keep_for_passed, lib=library
     )
-    torch.library.register_vmap("hookline::regraded", _regraded_batch, lib=library)
+    for name in ("heard", "collected", "delivered", "regraded"):
+        torch.library.register_vmap(f"hookline::{name}", partial(_batch, name), lib=library)
     return library
 
 
-def _regraded_batch(info: Any, dims: Any, grad: Tensor, ticket: Tensor | None, at: list[int], door: int) -> Any:
-    return torch.ops.hookline.regraded(grad, ticket, at, door), dims[0]
+def _batch(name: str, info: Any, dims: Any, grad: Tensor, *rest: Any) -> Any:
+    """Of a batch that torch.func.vmap made: what the operator gives for all of it at once."""
+    made = getattr(torch.ops.hookline, name)(grad, *rest)
+    return (made, dims[0]) if made is not None else ((), ())
 
 
 def _ticket(*_: Any) -> Tensor:
@@ -94,11 +96,22 @@ def _seen(values: list[Tensor], numbers: list[int], door: int) -> Tensor:
         found.latest = run
     if (at := found.open()) is not None:
         module, tap = at
+        if tap.needs.grads and not tap.needs.joint and compat.compiled_autograd():
+            raise _unheard(tap)
         # Other objects each time: a graph writes new values into a tensor of its own, and no version tells.
         args, kwargs, output = found.built([value.detach() for value in values], numbers)
         with running(run):
             _called(tap, module, args, kwargs, output)
     return run.ticket()
+
+
+def _unheard(tap: Any) -> Unsupported:
+    return Unsupported(
+        backend="torch",
+        feature=f"gradients of {tap.label.site!r} in compiled code under compiled autograd",
+        why="compiled autograd drops what only looks at a gradient from the graphs that it takes in",
+        instead="switch compiled autograd off, or use register_backward_hook",
+    )
 
 
 def _passed(values: list[Tensor], numbers: list[int], count: int, door: int) -> tuple[list[Tensor], Tensor]:
@@ -197,6 +210,14 @@ def _passed_backward(values: list[Tensor], grads: list[Tensor], ticket: Tensor) 
 # Gradients
 
 
+def _copy_of(value: Tensor, number: int) -> Tensor:
+    """A copy that inductor neither leaves out nor shares with another of the same value: they have other numbers.
+
+    An output that a graph gives twice gets the gradient of both at one of its places.
+    """
+    return torch.empty_like(value).copy_(value)
+
+
 def _run(ticket: Tensor | None, door: int) -> Run | None:
     """The call that a gradient belongs to: the ticket's or, where there is none, the latest at this door."""
     from hookline.backends.torch.compiled import doors
@@ -204,40 +225,24 @@ def _run(ticket: Tensor | None, door: int) -> Run | None:
     return doors.door(door).latest if ticket is None else run_of(ticket)
 
 
-def _heard(grad: Tensor, ticket: Tensor | None, at: list[int], door: int) -> None:
+def _heard(grad: Tensor, ticket: Tensor | None, place: int, door: int) -> None:
     run = _run(ticket, door)
     if run is not None and run.sink is not None:
-        run.sink(list(at), grad.detach())
+        run.sink([place], grad.detach())
 
 
-def _regraded(grad: Tensor, ticket: Tensor | None, at: list[int], door: int) -> Tensor:
-    (new, *_) = _gated_backward([grad] * len(at), ticket, at, door)
-    return new
-
-
-def _gated_backward(grads: list[Tensor], ticket: Tensor | None, at: list[int], door: int) -> list[Tensor]:
-    """The gradients of the places `at`, as the tap wants them."""
+def _collected(grad: Tensor, ticket: Tensor | None, place: int, door: int) -> None:
     run = _run(ticket, door)
-    # Copies: a graph uses its memory again, and a hook may keep what it was shown.
-    by_place = {place: grad.clone() for place, grad in zip(at, grads, strict=True)}
-    new = by_place if run is None else run.jointly(by_place)
-    return _copied([new[place] for place in at], grads)
+    if run is not None:
+        run.collect(place, grad.clone())  # a graph uses its memory again, and a hook may keep what it was shown
 
 
-class Gate(torch.autograd.Function):
-    """Copies of several tensors whose gradients come back all at once. Followed by torch.compile, never run."""
+def _delivered(grad: Tensor, ticket: Tensor | None, place: int, door: int) -> Tensor:
+    run = _run(ticket, door)
+    return _copied([grad if run is None else run.deliver(place, grad)], [grad])[0]
 
-    generate_vmap_rule = True
 
-    @staticmethod
-    def forward(ticket: Tensor | None, at: list[int], door: int, *values: Tensor) -> tuple[Tensor, ...]:
-        return tuple([value.clone() for value in values])
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        ctx.ticket, ctx.at, ctx.door = inputs[0], inputs[1], inputs[2]
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> Any:
-        new = torch.ops.hookline.gated_backward(list(grads), ctx.ticket, ctx.at, ctx.door)
-        return (None, None, None, *new)
+def _regraded(grad: Tensor, ticket: Tensor | None, place: int, door: int) -> Tensor:
+    """The gradient of the only place that has one, as the tap wants it."""
+    _collected(grad, ticket, place, door)
+    return _delivered(grad, ticket, place, door)

@@ -18,18 +18,20 @@ from hookline.backends.torch.compiled.doors import (
     OUTPUT,
     REPLACE,
     carries_tickets,
-    check_views,
     described,
     door_number,
+    met_at,
     need_classes,
     needs_of,
-    note_views,
     point_door,
     refilled,
     replaces,
-    writes,
+    replacing,
 )
-from hookline.backends.torch.compiled.operators import Gate
+from hookline.backends.torch.compiled.places import note_mark
+
+Look = tuple[int, bool, int]
+"""One tap's look at a call: the door's number, whether its ticket reaches the backward, and what the tap needs."""
 
 
 def call_of_tap(tap: Any, module: Any, *rest: Any) -> Any:
@@ -49,10 +51,8 @@ def call_of_inert(inert: Any, module: Any, *rest: Any) -> None:
 
 def call_of_point(point: Any, *tensors: Any) -> Any:
     """In place of a HookBackward."""
-    live = tuple([_live(leaf) for leaf in tensors])
-    # Copies, not views: a view that is written to later hears nothing any more.
-    fresh = tuple([leaf.clone() if _live(leaf) else leaf for leaf in tensors])
-    tapped = _hung(fresh, None, point_door(point, live), True)
+    look = (point_door(point, tuple([_live(leaf) for leaf in tensors])), False, JOINT)
+    tapped = _hung(tensors, [look], (0,), 0, False)
     return tapped[0] if len(tapped) == 1 else tapped
 
 
@@ -62,84 +62,78 @@ def call_of_replaced(replaced: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _before(tap: Any, number: int, args: Any, kwargs: Any) -> Any:
-    needs = needs_of(number, False, tap.index)
     both = (args, kwargs)
-    gradients = needs & (GRADIENTS | JOINT)
-    if gradients and not writes(number):
-        # A view: what comes back to it is the module's own share of the gradient.
-        both = refilled(both, iter(_views(_tensors(both))))
-    seen = both if needs & (ARGUMENTS | GRADIENTS) else ((), {})
-    tensors: list[Any] = []
-    numbers: list[Any] = []
-    spec = described((*seen, None), tensors, numbers)
-    live = tuple([_live(leaf) for leaf in tensors])
-    door = door_number(number, False, tap.index, spec, live)
+    needs = needs_of(number, False, tap.index)
     if needs & REPLACE:
         replaces(number, False, tap.index)
+        tensors: list[Any] = []
+        numbers: list[Any] = []
+        spec = described((*(both if needs & ARGUMENTS else ((), {})), None), tensors, numbers)
+        door = door_number(number, False, tap.index, spec, tuple([_live(leaf) for leaf in tensors]))
         new, _ = torch.ops.hookline.passed(tensors, numbers, len(tensors), door)
         return refilled(both, iter(new))
-    ticket = torch.ops.hookline.seen(tensors, numbers, door)
-    if gradients:
-        note_views(number)
-        both = _hung(both, ticket if carries_tickets(number, door) else None, door, needs & JOINT)
-    return both
+    return _met(number, False, met_at(number, False, tap.index), args, kwargs, None)
 
 
 def _after(tap: Any, number: int, args: Any, kwargs: Any, output: Any) -> Any:
     needs = needs_of(number, True, tap.index)
-    seen = (args, kwargs) if needs & ARGUMENTS else ((), {})
-    tensors: list[Any] = []
-    numbers: list[Any] = []
-    spec = described((*seen, output if needs & OUTPUT else None), tensors, numbers)
     if needs & REPLACE:
         replaces(number, True, tap.index)
-        count = len(_tensors(output))
+        tensors: list[Any] = []
+        numbers: list[Any] = []
+        seen = (args, kwargs) if needs & ARGUMENTS else ((), {})
+        spec = described((*seen, output if needs & OUTPUT else None), tensors, numbers)
         door = door_number(number, True, tap.index, spec, tuple([_live(leaf) for leaf in tensors]))
-        new, _ = torch.ops.hookline.passed(tensors, numbers, count, door)
+        new, _ = torch.ops.hookline.passed(tensors, numbers, len(_tensors(output)), door)
         return refilled(output, iter(new))
-    live = tuple([_live(leaf) for leaf in _tensors(output)])
-    door = door_number(number, True, tap.index, spec, live)
-    ticket = torch.ops.hookline.seen(tensors, numbers, door)
-    if needs & (GRADIENTS | JOINT):
-        check_views()
-        return _hung(output, ticket if carries_tickets(number, door) else None, door, needs & JOINT)
-    return None
+    return _met(number, True, met_at(number, True, tap.index), args, kwargs, output)
 
 
-def _hung(tree: Any, ticket: Any, door: int, joint: Any) -> Any:
-    """`tree` to go on with, gradients of its tensors told to the holder of the ticket."""
-    distinct: list[Any] = []
-    at: list[list[int]] = []
-    for place, leaf in enumerate(_tensors(tree)):
-        if _live(leaf):
-            known = [n for n, other in enumerate(distinct) if other is leaf]
-            if known:
-                at[known[0]].append(place)
-            else:
-                distinct.append(leaf)
-                at.append([place])
-    if not joint:
-        for leaf, places in zip(distinct, at, strict=True):
-            _listen(leaf, ticket, places, door)
+def _met(number: int, after: bool, indices: tuple[int, ...], args: Any, kwargs: Any, output: Any) -> Any:
+    """What goes on where the taps at `indices` look at a call: the output, or (args, kwargs)."""
+    tree = output if after else (args, kwargs)
+    live = tuple([_live(leaf) for leaf in _tensors(tree)])
+    looks: list[Look] = []
+    for index in indices:
+        needs = needs_of(number, after, index)
+        gradients = needs & (GRADIENTS | JOINT)
+        seen = (args, kwargs) if needs & ARGUMENTS or (gradients and not after) else ((), {})
+        tensors: list[Any] = []
+        numbers: list[Any] = []
+        spec = described((*seen, output if needs & OUTPUT and after else None), tensors, numbers)
+        door = door_number(number, after, index, spec, live)
+        torch.ops.hookline.seen(tensors, numbers, door)
+        looks.append((door, bool(gradients) and carries_tickets(number, door), needs))
+    return _hung(tree, looks, replacing(number, after, indices), number, after)
+
+
+def _hung(tree: Any, looks: list[Look], joint: tuple[int, ...], number: int, after: bool) -> Any:
+    """`tree` to go on with: each of its tensors apart from other uses, its gradient told to those who look.
+
+    Those at `joint` may replace gradients, one after the other. Where there are several tensors, all of them pass
+    several times: from one passage to the next, one of those at `joint` gets all gradients before any goes on.
+    """
+    leaves = _tensors(tree)
+    places = [place for place, leaf in enumerate(leaves) if _live(leaf)]
+    listening = [look for look in looks if look[2] & GRADIENTS and not look[2] & JOINT]
+    if not places or not (joint or listening):
         return tree
-    if len(distinct) == 1:
-        _replace(distinct[0], ticket, at[0], door)
-    if len(distinct) < 2:
-        return tree
-    gated = Gate.apply(ticket, [places[0] for places in at], door, *distinct)  # type: ignore[no-untyped-call]
-    new = list(_tensors(tree))
-    for leaf, places in zip(gated, at, strict=True):
+    wanting = [looks[at] for at in joint]
+    last = len(wanting) if len(places) > 1 else 0
+    for passage in range(last, -1, -1):
+        hooks: list[tuple[str, int, bool]] = []
+        if last == 0:
+            hooks += [("regraded", door, carries) for door, carries, _ in wanting]
+        if passage > 0:
+            hooks.append(("delivered", wanting[passage - 1][0], wanting[passage - 1][1]))
+        if passage < last:
+            hooks.append(("collected", wanting[passage][0], wanting[passage][1]))
+        if passage == last:
+            hooks += [("heard", door, carries) for door, carries, _ in listening]
         for place in places:
-            new[place] = leaf
-    return refilled(tree, iter(new))
-
-
-def _listen(leaf: Any, ticket: Any, places: list[int], door: int) -> None:
-    leaf.register_hook(lambda grad: torch.ops.hookline.heard(grad, ticket, places, door))
-
-
-def _replace(leaf: Any, ticket: Any, places: list[int], door: int) -> None:
-    leaf.register_hook(lambda grad: torch.ops.hookline.regraded(grad, ticket, places, door))
+            leaves[place] = leaves[place].view_as(leaves[place])
+            note_mark(number, after, place, tuple(hooks))
+    return refilled(tree, iter(leaves))
 
 
 def _tensors(tree: Any) -> list[Any]:
@@ -150,15 +144,3 @@ def _tensors(tree: Any) -> list[Any]:
 
 def _live(leaf: Any) -> bool:
     return bool(leaf.requires_grad) and torch.is_grad_enabled()
-
-
-def _views(tensors: list[Any]) -> list[Any]:
-    """A view of each tensor that needs a gradient; the same for a tensor that comes twice."""
-    views: list[Any] = []
-    for place, leaf in enumerate(tensors):
-        earlier = [view for view, other in zip(views, tensors[:place], strict=True) if other is leaf]
-        if earlier:
-            views.append(earlier[0])
-        else:
-            views.append(leaf.view_as(leaf) if _live(leaf) else leaf)
-    return views
