@@ -25,6 +25,7 @@ from hookline.backends.torch import (
     storage,
     taps,
     values,
+    weights,
 )
 from hookline.backends.torch.attribution import unseen
 from hookline.backends.torch.compiled.ophooks import listenings
@@ -71,7 +72,7 @@ class TorchBackend(Immediate):
     tapped = staticmethod(tapped)
     place_state_hook = staticmethod(state.place_state_hook)
     replace_forward = staticmethod(taps.replace_forward)
-    swap_data = staticmethod(parameters.swap_data)
+    held_weights = staticmethod(weights.held_weights)
     tensors_of = staticmethod(parameters.tensors_of)
     gathered = staticmethod(values.gathered)
     shares_memory = staticmethod(values.shares_memory)
