@@ -251,8 +251,11 @@ class WeightEdit(SiteEdit):
         self._asking = False
         self._remark = ""
 
-    def ready(self, numbers: Any) -> bool:
-        return self._asking or (self._made is not None and self._made[0] is numbers)
+    def known(self, numbers: Any) -> tuple[Any] | None:
+        made = self._made
+        if made is not None and made[0] is numbers:
+            return (made[1],)
+        return (numbers,) if self._asking else None
 
     def made(self, numbers: Any) -> Any:
         if self._asking:  # the function opened or left a block itself: not in force yet

@@ -13,14 +13,28 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from contextlib import ContextDecorator
 from typing import Any, Protocol
 
 from hookline.backends.protocol import HeldWeight
 from hookline.errors import InvalidArgument, Unsupported
 from hookline.hooks.session import Session, opened
 
-_lock = threading.RLock()  # never held while a user's function runs
 _stacks: list[Stack] = []
+
+
+class _Alone(ContextDecorator):
+    """Around a function: one thread at a time runs it. No function of a user is called in there.
+
+    As a decorator, since an interrupt can come between the last line of a `with` and its end, where it would leave
+    the lock locked for ever; here there is no line.
+    """
+
+    _lock = threading.RLock()
+    __enter__, __exit__ = _lock.__enter__, _lock.__exit__
+
+
+_alone = _Alone()
 
 
 class Layer(Protocol):
@@ -32,8 +46,8 @@ class Layer(Protocol):
     def made(self, numbers: Any) -> Any:
         """What it makes of `numbers`; of the same object, the same as before."""
 
-    def ready(self, numbers: Any) -> bool:
-        """Whether `made` has the answer without asking a user's function."""
+    def known(self, numbers: Any) -> tuple[Any] | None:
+        """The same, in a tuple, if no function of a user has to be asked for it."""
 
     def ended(self, remark: str) -> None:
         """It is in force no longer; `remark` is what there is to say of that time."""
@@ -48,8 +62,7 @@ class Stack:
 
     def make(self) -> tuple[Layer, Exception] | None:
         """Has computed what `settle` needs, by users' functions; the first that fails, and how."""
-        with _lock:
-            numbers = self.weight.own()
+        numbers = self._own()
         for _, layer in self.layers:
             try:
                 numbers = layer.made(numbers)
@@ -57,31 +70,33 @@ class Stack:
                 return layer, error
         return None
 
-    def ready(self) -> bool:
-        """Whether `settle` has all that it needs."""
+    @_alone
+    def _own(self) -> Any:
+        return self.weight.own()
+
+    def planned(self) -> tuple[Any] | None:
+        """What the weight is to hold, in a tuple; None where that has to be made first."""
         numbers = self.weight.own()
         for _, layer in self.layers:
-            if not layer.ready(numbers):
-                return False
-            numbers = layer.made(numbers)
-        return True
+            if (known := layer.known(numbers)) is None:
+                return None
+            (numbers,) = known
+        return (numbers,)
 
-    def settle(self) -> None:
-        """Has the weight hold what its open edits make of its own numbers."""
-        numbers = own = self.weight.own()
-        for _, layer in self.layers:
-            numbers = layer.made(numbers)
-        if numbers is not own:
+    def settle(self, numbers: Any) -> None:
+        """Has the weight hold these numbers; a stack without edits is forgotten, once its weight has its own."""
+        if numbers is not self.weight.own():
             self.weight.put(numbers)
             return
         self.weight.restore()
         if not self.layers:
             self.weight.release()
+            _stacks[:] = [stack for stack in _stacks if stack is not self]
 
+    @_alone
     def without(self, unwanted: Block | Layer) -> None:
         """Takes the edits of a block off, or one edit; the weight is as it was until `settle`."""
-        with _lock:
-            self.layers = tuple(pair for pair in self.layers if unwanted not in pair)
+        self.layers = tuple(pair for pair in self.layers if unwanted not in pair)
 
 
 class Block:
@@ -94,29 +109,20 @@ class Block:
         self._begun = False
         self._line = ""
 
+    @_alone
     def begin(self) -> None:
         """InvalidArgument where it was entered and not left."""
-        with _lock:
-            if self._begun:
-                raise InvalidArgument(
-                    "this block of edits is open already, and leaving it once would end both. "
-                    "Make one for each `with`: hookline.edit(model, ...)."
-                )
-            self._begun = True
+        if self._begun:
+            raise InvalidArgument(
+                "this block of edits is open already, and leaving it once would end both. "
+                "Make one for each `with`: hookline.edit(model, ...)."
+            )
+        self._begun = True
 
     def enter(self, line: str) -> None:
         """Has all its edits in force. Where it raises, `leave` is to be called."""
         self._line = line
-        with _lock:
-            self._refuse_strangers()
-            found = {id(tensor): stack for stack in _stacks for tensor in stack.weight.objects()}
-            for layer in self._layers:
-                stack = found.setdefault(id(layer.weight.objects()[-1]), Stack(layer.weight))
-                self._touched.append((stack, layer))
-            for stack, layer in self._touched:
-                if stack not in _stacks:
-                    _stacks.append(stack)
-                stack.layers = (*stack.layers, (self, layer))
+        self._claim()
         for error in _settled(self._touched, failing_may_go=False):
             raise error
 
@@ -127,12 +133,25 @@ class Block:
         errors = _settled(self._touched, failing_may_go=True)
         for stack, layer in self._touched:
             layer.ended(stack.weight.remark())
-        with _lock:
-            _stacks[:] = [stack for stack in _stacks if stack.layers]
         self._touched = []
         self._begun = False
         for error in errors:
             raise error
+
+    @_alone
+    def _claim(self) -> None:
+        """Puts its edits on top of those that are open."""
+        for stack in [stack for stack in _stacks if not stack.layers]:
+            stack.settle(stack.weight.own())  # of a block that is just being left
+        self._refuse_strangers()
+        found = {id(tensor): stack for stack in _stacks for tensor in stack.weight.objects()}
+        for layer in self._layers:
+            stack = found.setdefault(id(layer.weight.objects()[-1]), Stack(layer.weight))
+            self._touched.append((stack, layer))
+        for stack, layer in self._touched:
+            if stack not in _stacks:
+                _stacks.append(stack)
+            stack.layers = (*stack.layers, (self, layer))
 
     def _refuse_strangers(self) -> None:
         """Raises where a block that this thread or task knows nothing of edits what this one computes with."""
@@ -168,8 +187,17 @@ def _settled(touched: list[tuple[Stack, Layer]], *, failing_may_go: bool) -> lis
                     return errors
                 layer.ended("made anew when a block before it was left, it raised, and is in force no longer")
                 stack.without(layer)
-        with _lock:
-            if all(stack.ready() for stack in stacks):
-                for stack in stacks:
-                    stack.settle()
-                return errors
+        if _settle(stacks):
+            return errors
+
+
+@_alone
+def _settle(stacks: list[Stack]) -> bool:
+    """Settles all of them, if it is known for each what it is to hold."""
+    plans = [stack.planned() for stack in stacks]
+    if None in plans:
+        return False
+    for stack, plan in zip(stacks, plans, strict=True):
+        if plan is not None:
+            stack.settle(*plan)
+    return True

@@ -294,29 +294,31 @@ def _form(tensor: torch.Tensor) -> tuple[Any, ...]:
     return tensor.dtype, tensor.device, tensor.layout, strides
 
 
+# As decorators: an interrupt at the end of a `with` would leave the mode on.
+@torch.inference_mode(False)
+@torch.no_grad()
 def _in_form(numbers: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
     """The numbers with the dtype, device and strides of `like`, in memory of their own."""
-    with torch.inference_mode(False), torch.no_grad():
-        if like.layout is not torch.strided or numbers.layout is not torch.strided:
-            return numbers.to(like.device, like.dtype)
-        return torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device=like.device).copy_(numbers)
+    if like.layout is not torch.strided or numbers.layout is not torch.strided:
+        return numbers.to(like.device, like.dtype)
+    return torch.empty_strided(like.shape, like.stride(), dtype=like.dtype, device=like.device).copy_(numbers)
 
 
 def _same_memory(one: torch.Tensor, other: torch.Tensor) -> bool:
     return _form(one) == _form(other) and _start(one) == _start(other)
 
 
+@torch.no_grad()
 def _converted(before: torch.Tensor, after: torch.Tensor) -> bool:
     """Whether `after` is what conversions make of `before`, also by way of a narrow dtype."""
     if before.shape != after.shape:
         return False
     if after.is_meta:
         return True
-    with torch.no_grad():
-        for narrow in (after.dtype, torch.float16, torch.bfloat16):
-            made = before.to(after.device, narrow).to(after.dtype)
-            if bool(((made == after) | ((made != made) & (after != after))).all()):
-                return True
+    for narrow in (after.dtype, torch.float16, torch.bfloat16):
+        made = before.to(after.device, narrow).to(after.dtype)
+        if bool(((made == after) | ((made != made) & (after != after))).all()):
+            return True
     return False
 
 
