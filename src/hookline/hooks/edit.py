@@ -49,7 +49,8 @@ def edit(model: Any, edits: Mapping[Any, Any]) -> Edits:
     A site is a name or glob, with a kind after a colon if it is not the output ("attn:input",
     "layer3:grad_output"), anything else that `where` may be, a pair (where, kind), or the name of a
     parameter or buffer. A change is a function of the value, a value to put there, a recorded site,
-    or `skip`. A value of the wrong structure, shape or type is an error that names the site.
+    or `skip`. A value of the wrong structure, shape or type is an error that names the site. A weight has its own
+    numbers again after the block, whatever was done to it meanwhile; its edit is for all threads.
 
     >>> import torch
     >>> model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU())

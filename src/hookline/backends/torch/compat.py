@@ -421,6 +421,12 @@ def inductor_pass(look: Callable[[torch.fx.Graph], None]) -> Callable[[], None]:
     return undo
 
 
+def weights_are_frozen() -> bool:
+    """Whether inductor takes the numbers of weights for constants of what it compiles without gradients."""
+    config = sys.modules.get("torch._inductor.config")
+    return config is not None and bool(config.freezing)
+
+
 def compiler_of(module: torch.nn.Module) -> str:
     """The backend of torch.compile by which a module is compiled, by name; that of its class if it has none."""
     backend = _backend(module)

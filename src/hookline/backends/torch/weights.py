@@ -23,7 +23,7 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 from torch.utils.weak import WeakIdKeyDictionary
 
-from hookline.backends.torch.compat import forget_parametrized, set_version, version
+from hookline.backends.torch.compat import forget_parametrized, set_version, version, weights_are_frozen
 from hookline.errors import InvalidArgument, Unsupported
 
 Slot = tuple[nn.Module, str]
@@ -258,6 +258,13 @@ def _check(model: nn.Module, name: str, tensor: torch.Tensor) -> None:
             feature=f"an edit of {name!r}, a {type(tensor).__name__},",
             why="its numbers are in other tensors, which that class looks after",
             instead="edit the output of its module",
+        )
+    if weights_are_frozen():
+        raise Unsupported(
+            backend="torch",
+            feature=f"an edit of {name!r} while inductor freezes weights",
+            why="compiled code has their numbers as constants",
+            instead="edit the output of its module, or compile without inductor's freezing",
         )
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         from torch.distributed.fsdp import FullyShardedDataParallel
