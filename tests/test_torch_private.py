@@ -9,6 +9,7 @@ from contextlib import contextmanager
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils import parametrizations, parametrize
 from torch.utils.checkpoint import checkpoint
 
 from hookline.backends.torch import compat
@@ -732,6 +733,44 @@ def test_autograd_records_inside_an_operator_when_asked_to():
     with torch.no_grad():
         torch.ops.hookline_test_autograd.run(torch.ones(1))
     assert seen == [3, 3]
+
+
+def test_a_version_can_be_set():
+    weight, x = nn.Parameter(torch.ones(2)), torch.ones(2, requires_grad=True)
+    before = weight._version
+    product = (x * weight).sum()
+    compat.set_version(weight, 2**32 - 1)
+    assert weight._version == 2**32 - 1
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        product.backward()
+    compat.set_version(weight, before)
+    product.backward()
+    assert x.grad.tolist() == [1, 1]
+
+
+def test_cached_parametrizations_can_be_forgotten():
+    layer = parametrizations.weight_norm(nn.Linear(2, 2))
+    with parametrize.cached():
+        first = layer.weight
+        assert layer.weight is first
+        compat.forget_parametrized()
+        assert layer.weight is not first
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")  # what inductor uses to fold constants
+def test_whether_inductor_freezes_weights_is_known(monkeypatch):
+    """What the flag is asked for: that code has the numbers of weights, and does not follow them."""
+    from torch._inductor import config
+
+    assert not compat.weights_are_frozen()
+    monkeypatch.setattr(config, "freezing", True)
+    assert compat.weights_are_frozen()
+    layer = nn.Linear(2, 2).eval()
+    compiled = torch.compile(layer)
+    with torch.no_grad():
+        before = compiled(torch.ones(1, 2))
+        layer.weight.data = torch.zeros(2, 2)
+        assert torch.equal(compiled(torch.ones(1, 2)), before)
 
 
 def test_whether_anything_was_compiled_is_known(monkeypatch):

@@ -20,6 +20,7 @@ from hookline.backends.capabilities import Framework
 from hookline.backends.immediate import Immediate
 from hookline.backends.operators import Operator, OpListener
 from hookline.backends.protocol import Address, Label, Undo
+from hookline.backends.weights import PlainWeight
 from hookline.errors import InvalidArgument, RunError
 
 _versions = itertools.count()
@@ -61,8 +62,17 @@ class Common(Immediate):
     def replace_forward(self, module: Any, fn: Callable[..., Any], label: Label) -> Undo:
         raise self.framework.unsupported("skip")
 
-    def swap_data(self, tensor: Any, data: Any) -> Undo:
+    def read_weight(self, tensor: Any) -> Any:
+        """What a parameter holds, to be written back by `write_weight`; its elements are the tensor's."""
         raise self.framework.unsupported("edit_weights")
+
+    def write_weight(self, tensor: Any, data: Any) -> None:
+        """Has a parameter hold `data`."""
+        raise self.framework.unsupported("edit_weights")
+
+    def held_weights(self, model: Any, tensors: dict[str, Any]) -> list[PlainWeight]:
+        once = {id(tensor): tensor for tensor in tensors.values()}
+        return [PlainWeight(tensor, self.read_weight, self.write_weight) for tensor in once.values()]
 
     def hear_parameters(self, module: Any, sink: Callable[[str, Any], None], label: Label) -> Undo:
         raise self.framework.unsupported("param_grads")

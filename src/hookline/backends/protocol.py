@@ -24,6 +24,7 @@ from hookline.backends.tap import Rank as Rank
 from hookline.backends.tap import Tap as Tap
 from hookline.backends.tap import Undo as Undo
 from hookline.backends.tap import Wish as Wish
+from hookline.backends.weights import HeldWeight as HeldWeight
 
 GradSink = Callable[[list[int], Any], Any]
 """Takes (numbers of the places where a tensor stands, its gradient); a result may replace it."""
@@ -100,8 +101,8 @@ class Placing(Protocol):
     def replace_forward(self, module: Any, fn: Callable[..., Any], label: Label) -> Undo:
         """Has `fn(original_forward, *args, **kwargs)` run in place of the forward."""
 
-    def swap_data(self, tensor: Any, data: Any) -> Undo:
-        """Has a parameter or buffer hold `data` for a while."""
+    def held_weights(self, model: Any, tensors: dict[str, Any]) -> Sequence[HeldWeight]:
+        """For parameters and buffers of a model, by name, what puts other numbers into them; each tensor once."""
 
 
 class Values(Protocol):

@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import partial
-from types import TracebackType
 from typing import Any
 
 from hookline.backends import resolve
-from hookline.backends.protocol import COUNTING, Backend, FunctionTap, Label, Needs, Rank, Wish
+from hookline.backends.protocol import COUNTING, Backend, FunctionTap, HeldWeight, Label, Needs, Rank, Wish
 from hookline.errors import InvalidArgument, NoSuchSite, WrongReplacement
 from hookline.globs import matcher
 from hookline.hooks.audit import Audit, AuditEntry
@@ -24,6 +23,7 @@ from hookline.hooks.reasons import why_silent
 from hookline.hooks.replacing import as_arguments, called, checked, checked_positional, not_taken
 from hookline.hooks.select import Place, Tree, select
 from hookline.hooks.session import Session
+from hookline.hooks.weights import Block
 from hookline.sites import KINDS, Site
 from hookline.trees import mismatch, zip_leaves
 
@@ -49,7 +49,8 @@ def edit(model: Any, edits: Mapping[Any, Any]) -> Edits:
     A site is a name or glob, with a kind after a colon if it is not the output ("attn:input",
     "layer3:grad_output"), anything else that `where` may be, a pair (where, kind), or the name of a
     parameter or buffer. A change is a function of the value, a value to put there, a recorded site,
-    or `skip`. A value of the wrong structure, shape or type is an error that names the site.
+    or `skip`. A value of the wrong structure, shape or type is an error that names the site. A weight has its own
+    numbers again after the block, whatever was done to it meanwhile; its edit is for all threads.
 
     >>> import torch
     >>> model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU())
@@ -61,44 +62,51 @@ def edit(model: Any, edits: Mapping[Any, Any]) -> Edits:
         raise InvalidArgument(f"edit needs a dict of {{site: change}}, such as {{'layer3': fn}}; {edits!r} came.")
     backend = resolve(model)
     tree = Tree(backend.named_modules(model))
-    return Edits(
-        backend,
-        tree,
-        [edit for site, change in edits.items() for edit in _parsed(backend, model, tree, site, change)],
-    )
+    tensors: dict[str, Any] = {}
+    found: list[SiteEdit] = []
+    for site, change in edits.items():
+        found += _parsed(backend, model, tree, tensors, site, change)
+    return Edits(backend, tree, _once(found), list(tensors.values()))
 
 
-class Edits:
-    """An open or finished `edit` block."""
+class Edits(ExitStack):
+    """An open or finished `edit` block.
 
-    def __init__(self, backend: Backend, tree: Tree, edits: list[SiteEdit]) -> None:
+    It is left as any ExitStack: what one step raises keeps no other from being done. So each step is there twice,
+    and one that an interrupt cuts short is done by its twin.
+    """
+
+    def __init__(self, backend: Backend, tree: Tree, edits: list[SiteEdit], tensors: list[Any]) -> None:
+        super().__init__()
         self._backend, self._tree, self._edits = backend, tree, edits
         self._session = Session()
         self._attached = ExitStack()
+        weights = [edit for edit in edits if isinstance(edit, WeightEdit)]
+        self._weights = Block(backend.name, self._session, weights, tensors)
 
     def __enter__(self) -> Edits:
         line = callers_line()
-        placements = [partial(edit.place, self._backend, self._session, line) for edit in self._edits]
-        self._attached.enter_context(all_or_nothing(placements))
-        self._session.open()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._session.close()
-        self._attached.close()
+        self._weights.begin()
+        try:
+            for undo in (self._session.close, self._weights.leave, self._attached.close) * 2:
+                self.callback(undo)
+            self._session.open()
+            self._weights.enter(line)
+            others = [edit for edit in self._edits if not isinstance(edit, WeightEdit)]
+            placements = [partial(edit.place, self._backend, self._session, line) for edit in others]
+            self._attached.enter_context(all_or_nothing(placements))
+            return self
+        except BaseException:
+            self.close()
+            raise
 
     def audit(self) -> Audit:
-        """For every edit: applied so many times, or never, and why."""
+        """For every edit: applied so many times, or never, and why; of a weight also what it went through."""
         fired = [edit.name for edit in self._edits if edit.fired]
         return Audit(
-            AuditEntry(
-                edit.site,
-                edit.fired,
-                None if edit.fired else why_silent(self._backend, self._tree, edit.name, fired),
-            )
+            entry
             for edit in self._edits
+            for entry in edit.entries(partial(why_silent, self._backend, self._tree, edit.name, fired))
         )
 
 
@@ -110,6 +118,10 @@ class SiteEdit:
         self.name = place.name
         self.site = place.name if kind == "output" else str(Site(place.name, kind))
         self.fired = 0
+
+    def entries(self, why_silent: Callable[[], str]) -> list[AuditEntry]:
+        """Its lines of the audit."""
+        return [AuditEntry(self.site, self.fired, None if self.fired else why_silent())]
 
     def place(self, backend: Backend, session: Session, line: str) -> Callable[[], None]:
         label = Label("edit", f"edit of the {self.kind}", self.name, line)
@@ -236,21 +248,65 @@ class SkippedForward:
 
 
 class WeightEdit(SiteEdit):
-    """Other numbers in a parameter or buffer; the old ones come back untouched at the end."""
+    """Other numbers in a parameter or buffer; its own come back at the end.
 
-    def place(self, backend: Backend, session: Session, line: str) -> Callable[[], None]:
-        tensor = self.place_in_model.module
-        old = backend.detached(tensor)
-        new = self._asked(backend.snapshot(old))
+    `names` are those it was asked for by, `aliases` the other ones of the same tensor.
+    """
+
+    def __init__(
+        self, backend: Backend, names: list[str], aliases: list[str], weight: HeldWeight, change: Any
+    ) -> None:
+        super().__init__(Place(names[0], weight, tuple(aliases)), "output", change)
+        self._backend, self.names, self.weight = backend, names, weight
+        self._made: tuple[Any, Any] | None = None
+        self._asking = False
+        self._remark = ""
+
+    def known(self, numbers: Any) -> tuple[Any] | None:
+        made = self._made
+        if made is not None and made[0] is numbers:
+            return (made[1],)
+        return (numbers,) if self._asking else None
+
+    def made(self, numbers: Any) -> Any:
+        if self._asking:  # the function opened or left a block itself: not in force yet
+            return numbers
+        if self._made is None or self._made[0] is not numbers:
+            self._asking = True
+            try:
+                self._made = numbers, self._new(numbers)
+            finally:
+                self._asking = False
+        return self._made[1]
+
+    def ended(self, remark: str) -> None:
+        self._made = None
+        self._remark = remark or self._remark
+
+    def _new(self, old: Any) -> Any:
+        new = self._asked(self._backend.snapshot(old))
         if new is None:
-            return lambda: None
-        new = (
-            checked(backend, new, old, self.site, "edit")
-            if callable(self.change)
-            else fitted(backend, new, old, self.site)
-        )
+            return old
+        if callable(self.change):
+            new = checked(self._backend, new, old, self.site, "edit")
+        else:
+            new = fitted(self._backend, new, old, self.site)
+        if reason := self.weight.misfit(new):
+            raise WrongReplacement(self.site, "edit", f"can't put this value here: {reason}")
         self.fired += 1
-        return backend.swap_data(tensor, backend.snapshot(new))
+        return self._backend.snapshot(new)
+
+    def entries(self, why_silent: Callable[[], str]) -> list[AuditEntry]:
+        silent = "the block was not entered, or its function returned None, which leaves the weight as it is"
+        said = [self._remark, "" if self.fired else silent]
+        found = []
+        for name in self.names:
+            others = ", ".join(
+                repr(other) for other in [*self.names, *self.place_in_model.aliases] if other != name
+            )
+            tied = f"it is one tensor with {others}" if others else ""
+            found.append(AuditEntry(name, self.fired, "; ".join(filter(None, [tied, *said])) or None))
+        return found
 
 
 def fitted(backend: Backend, value: Any, old: Any, site: str) -> Any:
@@ -264,8 +320,36 @@ def fitted(backend: Backend, value: Any, old: Any, site: str) -> Any:
     return zip_leaves(backend.fitted, value, old, backend.tensor)
 
 
-def _parsed(backend: Backend, model: Any, tree: Tree, key: Any, change: Any) -> list[SiteEdit]:
-    """The edits that one entry of the dict means."""
+def _once(edits: list[SiteEdit]) -> list[SiteEdit]:
+    """The edits, where one change of a tied weight that came under several names of it is one edit."""
+    kept: dict[tuple[int, int], SiteEdit] = {}
+    for number, edit in enumerate(edits):
+        key = (id(edit.weight.objects()[-1]), id(edit.change)) if isinstance(edit, WeightEdit) else (-1, number)
+        first = kept.setdefault(key, edit)
+        if first is not edit and isinstance(first, WeightEdit) and isinstance(edit, WeightEdit):
+            first.names = list(dict.fromkeys([*first.names, *edit.names]))
+    return list(kept.values())
+
+
+def _weight_edits(
+    backend: Backend, model: Any, tensors: dict[str, Any], wanted: list[str], change: Any
+) -> list[SiteEdit]:
+    """For each tensor among the `wanted` names an edit, under all those of its names."""
+    names: dict[int, list[str]] = {}
+    for name, tensor in tensors.items():
+        names.setdefault(id(tensor), []).append(name)
+    found: list[SiteEdit] = []
+    for weight in backend.held_weights(model, {name: tensors[name] for name in wanted}):
+        all_names = names[id(weight.objects()[-1])]
+        asked = [name for name in all_names if name in wanted]
+        found.append(WeightEdit(backend, asked, [name for name in all_names if name not in asked], weight, change))
+    return found
+
+
+def _parsed(
+    backend: Backend, model: Any, tree: Tree, tensors: dict[str, Any], key: Any, change: Any
+) -> list[SiteEdit]:
+    """The edits that one entry of the dict means; `tensors` is filled where weights are looked for."""
     if change is None:
         raise InvalidArgument(f"the edit of {key!r} is None; give a function, a value or hookline.skip.")
     if isinstance(key, tuple) and len(key) == 2 and key[1] in KINDS:
@@ -284,12 +368,13 @@ def _parsed(backend: Backend, model: Any, tree: Tree, key: Any, change: Any) -> 
     try:
         places = select(tree, where)
     except NoSuchSite:
-        tensors = backend.tensors_of(model) if isinstance(where, str) and kind == "output" else {}
-        names = [name for name in tensors if matcher(where)(name)]
+        if isinstance(where, str) and kind == "output" and not tensors:
+            tensors |= backend.tensors_of(model)
+        names = [name for name in tensors if kind == "output" and isinstance(where, str) and matcher(where)(name)]
         if not names:
             raise NoSuchSite(where, [*tree.modules, *tensors]) from None
         backend.framework.need("edit_weights")
-        return [WeightEdit(Place(name, tensors[name]), "output", change) for name in names]
+        return _weight_edits(backend, model, tensors, names, change)
     if isinstance(change, Skip):
         backend.framework.need("skip")
         return [SkippedModule(place, "output", change) for place in places]

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from hookline.backends.facts import TensorFact
 from hookline.backends.mindspore import compat
 from hookline.backends.mindspore.cells import every
-from hookline.backends.tap import Undo
 from hookline.errors import InvalidArgument
 
 
@@ -46,15 +45,9 @@ def fitted(value: Tensor, old: Tensor) -> Tensor:
     return value if value.dtype == old.dtype else value.astype(old.dtype)
 
 
-def swap_data(tensor: Any, data: Tensor) -> Undo:
-    """Has a parameter hold other numbers until the returned function is called."""
-    before = snapshot(tensor)
+def write_weight(tensor: Any, data: Tensor) -> None:
+    """Has a parameter hold other numbers."""
     tensor.set_data(data)
-
-    def restore() -> None:
-        tensor.set_data(before)
-
-    return restore
 
 
 def dtype_of(dtype: Any) -> Any:

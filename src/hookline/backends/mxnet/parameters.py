@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 
 from mxnet.gluon import nn
 
-from hookline.backends.mxnet import blocks, compat, values
+from hookline.backends.mxnet import blocks, compat
 from hookline.backends.protocol import Label, Undo
 from hookline.errors import Unsupported
 
@@ -78,17 +78,6 @@ def tensors_of(model: Any) -> dict[str, Any]:
                 )
             found[f"{name}.{own}" if name else own] = first_array(parameter)
     return found
-
-
-def swap_data(tensor: Any, data: Any) -> Undo:
-    """Has a parameter hold other numbers; those it had come back bit for bit."""
-    before = values.snapshot(tensor)
-    values.written(tensor, data)
-
-    def restore() -> None:
-        values.written(tensor, before)
-
-    return restore
 
 
 def gradient(parameter: Any) -> Any:

@@ -96,7 +96,7 @@ def dtype(dtype: Any) -> str | None:
         ) from None
 
 
-def written(array: Any, values: Any) -> None:
+def write_weight(tensor: Any, data: Any) -> None:
     """Puts other numbers into the memory of an array, outside of any graph."""
     with autograd.pause(train_mode=autograd.is_training()):
-        array[:] = values
+        tensor[:] = data

@@ -14,7 +14,17 @@ from numpy.typing import NDArray
 from hookline.backends import arrays
 from hookline.backends.capabilities import capabilities
 from hookline.backends.common import Common
-from hookline.backends.nnx import describing, events, modules, operators, optimizers, posts, statistics, values
+from hookline.backends.nnx import (
+    compat,
+    describing,
+    events,
+    modules,
+    operators,
+    optimizers,
+    posts,
+    statistics,
+    values,
+)
 from hookline.backends.nnx.gradients import NNXGradients
 from hookline.backends.nnx.hosting import HostedHook, original_of
 from hookline.backends.nnx.leaves import Array, StandIn, array_of
@@ -52,7 +62,8 @@ class NNXBackend(NNXGradients, Common):
 
     snapshot = staticmethod(values.snapshot)
     fitted = staticmethod(values.fitted)
-    swap_data = staticmethod(values.swap_data)
+    read_weight = staticmethod(compat.raw_value)
+    write_weight = staticmethod(compat.set_raw_value)
     host = staticmethod(values.host)
     dtype = staticmethod(values.dtype)
     hook_operators = staticmethod(operators.hook_operators)

@@ -49,15 +49,21 @@ def is_opaque(array: Any) -> bool:
     return bool(jax.dtypes.issubdtype(array.dtype, jax.dtypes.extended))
 
 
+def raw_value(tensor: nnx.Variable[Any]) -> Any:
+    """The array that a Variable holds."""
+    return tensor.get_raw_value()
+
+
+def set_raw_value(tensor: nnx.Variable[Any], data: Any) -> None:
+    """Has a Variable hold another array; NNX takes it for no change."""
+    object.__setattr__(tensor, "_raw_value", data)
+
+
 def swapped_value(variable: nnx.Variable[Any], value: Any) -> Callable[[], None]:
-    """Has a Variable hold another array until the returned function is called; NNX takes it for no change."""
-    before = variable.get_raw_value()
-    object.__setattr__(variable, "_raw_value", value)
-
-    def restore() -> None:
-        object.__setattr__(variable, "_raw_value", before)
-
-    return restore
+    """Has a Variable hold another array until the returned function is called."""
+    before = raw_value(variable)
+    set_raw_value(variable, value)
+    return lambda: set_raw_value(variable, before)
 
 
 _CALLS = {

@@ -10,10 +10,9 @@ import numpy as np
 from flax import nnx
 from numpy.typing import NDArray
 
-from hookline.backends.nnx.compat import is_opaque, swapped_value
+from hookline.backends.nnx.compat import is_opaque
 from hookline.backends.nnx.leaves import StandIn, array_of, is_float
 from hookline.backends.nnx.replay import now
-from hookline.backends.tap import Undo
 from hookline.errors import InvalidArgument
 
 
@@ -35,11 +34,6 @@ def fitted(value: Any, old: Any) -> Any:
     array = jnp.asarray(array_of(value)).astype(old.dtype)
     home = getattr(old, "sharding", None)
     return array if home is None or isinstance(old, jax.core.Tracer) else jax.device_put(array, home)
-
-
-def swap_data(tensor: nnx.Variable[Any], data: Any) -> Undo:
-    """Has a Variable hold `data` until the returned function is called."""
-    return swapped_value(tensor, data)
 
 
 def host(tensor: Any) -> NDArray[Any]:

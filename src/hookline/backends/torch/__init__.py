@@ -24,6 +24,7 @@ from hookline.backends.torch import (
     storage,
     taps,
     values,
+    weights,
 )
 from hookline.backends.torch.compiled.ophooks import listenings
 from hookline.backends.torch.ophooks import hook_operators
@@ -70,7 +71,7 @@ class TorchBackend(Immediate):
     tapped = staticmethod(gradients.tapped)
     place_state_hook = staticmethod(state.place_state_hook)
     replace_forward = staticmethod(taps.replace_forward)
-    swap_data = staticmethod(parameters.swap_data)
+    held_weights = staticmethod(weights.held_weights)
     tensors_of = staticmethod(parameters.tensors_of)
     gathered = staticmethod(values.gathered)
     shares_memory = staticmethod(values.shares_memory)

@@ -232,6 +232,19 @@ def tensor_hooks(tensor: torch.Tensor) -> list[Any]:
 version: Callable[[torch.Tensor], int] = attrgetter("_version")
 """How often the memory of a tensor was written to by in-place operations."""
 
+
+def set_version(tensor: torch.Tensor, number: int) -> None:
+    """Has `tensor` be of this version. `torch.autograd.graph.increment_version` is public, and has no way back."""
+    torch._C._autograd._unsafe_set_version_counter((tensor,), (number,))
+
+
+def forget_parametrized() -> None:
+    """Has parametrized weights computed anew inside of `parametrize.cached()`. A public way would replace it."""
+    parametrize = sys.modules.get("torch.nn.utils.parametrize")
+    if parametrize is not None:
+        parametrize._cache.clear()
+
+
 is_view: Callable[[torch.Tensor], bool] = methodcaller("_is_view")
 """Whether autograd tracks a tensor as a view of another one."""
 
@@ -438,11 +451,6 @@ def uncompiled(module: torch.nn.Module) -> torch.nn.Module:
     return getattr(module, "_orig_mod", module) if compiled(module) else module
 
 
-def plain_name(name: str) -> str:
-    """A dotted name as it is without what torch.compile wraps around modules."""
-    return name.replace("_orig_mod.", "")
-
-
 def is_fakes_fault(error: BaseException) -> bool:
     """Whether `error` comes of tensors having no numbers, so that real ones may do."""
     kinds = {base.__name__ for base in type(error).__mro__}
@@ -636,6 +644,12 @@ def inductor_pass(look: Callable[[torch.fx.Graph], None]) -> Callable[[], None]:
         functorch.force_non_lazy_backward_lowering = lazy
 
     return undo
+
+
+def weights_are_frozen() -> bool:
+    """Whether inductor takes the numbers of weights for constants of what it compiles without gradients."""
+    config = sys.modules.get("torch._inductor.config")
+    return config is not None and bool(config.freezing)
 
 
 def compiler_of(module: torch.nn.Module) -> str:

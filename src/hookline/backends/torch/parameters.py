@@ -1,4 +1,4 @@
-"""Parameters: their gradients heard, their data swapped for a while; the call that is repeated."""
+"""Parameters: their names, their gradients heard; the call that is repeated."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn.parameter import UninitializedParameter
 
 from hookline.backends.protocol import FunctionTap, Label
-from hookline.backends.torch.compat import as_plain_tensors, current_node, node_number, plain_name
+from hookline.backends.torch.compat import as_plain_tensors, current_node, node_number
 from hookline.backends.torch.modules import walk
 from hookline.errors import InvalidArgument
 
@@ -81,16 +81,8 @@ def recomputed(calls: list[Any]) -> Any:
 
 def tensors_of(model: nn.Module) -> dict[str, torch.Tensor]:
     """Every parameter and buffer by its dotted name, tied ones under each of their names."""
-    named = [*model.named_parameters(remove_duplicate=False), *model.named_buffers(remove_duplicate=False)]
-    return {plain_name(name): tensor for name, tensor in named}
-
-
-def swap_data(tensor: torch.Tensor, data: torch.Tensor) -> Callable[[], None]:
-    """Has `tensor` look at `data` until the returned function is called; no element is copied back."""
-    before = tensor.data
-    tensor.data = data
-
-    def restore() -> None:
-        tensor.data = before
-
-    return restore
+    found: dict[str, torch.Tensor] = {}
+    for name, module in walk(model):
+        own = [*module.named_parameters("", False, False), *module.named_buffers("", False, False)]
+        found |= {f"{name}.{key}" if name else key: tensor for key, tensor in own}
+    return found

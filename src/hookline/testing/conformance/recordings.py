@@ -288,6 +288,27 @@ def weights_are_edited_and_come_back(adapter: Adapter) -> None:
     assert adapter.parameters["fc2.bias"] in str(error)
 
 
+@check("edit_weights")
+def edits_of_a_weight_are_left_in_any_order(adapter: Adapter) -> None:
+    model = adapter.build("mlp")
+    before = adapter.run(model, reference.X)
+    name, bias = adapter.parameters["fc2.bias"], reference.WEIGHTS["fc2.bias"]
+
+    def holds(wanted: Any) -> None:
+        other = reference.mlp(weights={**reference.WEIGHTS, "fc2.bias": wanted})
+        close(adapter.run(model, reference.X), other.outputs[""], adapter)
+
+    first = hookline.edit(model, {name: lambda b: b * 0})
+    second = hookline.edit(model, {name: lambda b: b + 1})
+    first.__enter__()
+    second.__enter__()
+    holds(bias * 0 + 1)
+    first.__exit__(None, None, None)
+    holds(bias + 1)
+    second.__exit__(None, None, None)
+    equal(adapter.run(model, reference.X), before, adapter)
+
+
 @check("skip")
 def a_module_is_skipped(adapter: Adapter) -> None:
     model = adapter.build("chain")
