@@ -41,7 +41,7 @@ def same_bits(a, b):
 
 
 def _bytes(tensor):
-    tensor = tensor.detach().contiguous().reshape(-1)
+    tensor = tensor.detach().clone(memory_format=torch.contiguous_format).flatten()
     return tensor.view(torch.uint8) if tensor.numel() else tensor
 
 

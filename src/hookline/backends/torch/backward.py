@@ -84,6 +84,7 @@ class Backward:
         self._claims: dict[int, Claim] = {}
         self._ledgers: dict[Edge, Ledger] = {}
         self._views: dict[Any, Ledger] = {}  # those that hookline put in, by their nodes
+        self._asked_for: list[Ledger | None] = []
         self._undo: list[Callable[[], None]] = []
         self._order = count()
         self._task = -1
@@ -110,10 +111,9 @@ class Backward:
         for passage in self._passages:
             if passage.joint_in is not None and not any(id(port) in self._claims for port in passage.inputs):
                 passage.ask([], self._task, outward=False)  # its inputs are not in this graph
-        asked_for = self._run.inputs
-        if not isinstance(result, tuple) or len(result) != len(asked_for):
+        if not isinstance(result, tuple) or len(result) != len(self._asked_for):
             return result
-        return tuple(self._as_asked(tensor, grad) for tensor, grad in zip(asked_for, result, strict=True))
+        return tuple(_as_asked(ledger, grad) for ledger, grad in zip(self._asked_for, result, strict=True))
 
     def close(self) -> None:
         """Takes every hook off."""
@@ -219,8 +219,9 @@ class Backward:
                 ledger.claims.append(claim)
         for ledger in ledgers.values():
             ledger.claims.sort(key=Claim.order)
-        for tensor in run.inputs:
-            if (ledger := self._ledger_of(tensor)) is not None:
+        self._asked_for = [self._ledger_of(tensor) for tensor in run.inputs]
+        for ledger in self._asked_for:
+            if ledger is not None:
                 ledger.is_asked_for = True
 
     def _ledger_of(self, tensor: Any) -> Ledger | None:
@@ -368,6 +369,11 @@ class Backward:
             if share is not None:
                 passage.tell(port, share, self._task)
             return
+        if not port.outward:
+            for out in passage.outputs:  # in a run for some inputs, not all that they wait for comes
+                if id(out) in self._claims:
+                    self._resolve_before(self._claims[id(out)])
+                    self._resolve(self._claims[id(out)])
         ports = passage.outputs if port.outward else passage.inputs
         claims = [self._claims[id(one)] for one in ports if id(one) in self._claims]
         for one in claims:
@@ -399,15 +405,14 @@ class Backward:
                     break
                 self._resolve(other)
 
-    # After the run
 
-    def _as_asked(self, tensor: Any, grad: Any) -> Any:
-        ledger = self._ledger_of(tensor)
-        if ledger is None or grad is None or not ledger.by_entries:
-            return grad
-        if ledger.asked is not None:
-            return ledger.asked
-        return ledger.total_as_it_came() if ledger.replaced or ledger.regrouped else grad
+def _as_asked(ledger: Ledger | None, grad: Any) -> Any:
+    """A gradient that was asked for, as hooks want it."""
+    if ledger is None or grad is None or not ledger.by_entries:
+        return grad
+    if ledger.asked is not None:
+        return ledger.asked
+    return ledger.total_as_it_came() if ledger.replaced or ledger.regrouped else grad
 
 
 def _edge(root: Any) -> Edge | None:

@@ -69,7 +69,7 @@ class _Thread(threading.local):
     """Of one thread: which call was left last, and how many passages a backward has to look up."""
 
     call = 0
-    handed = 0
+    known: frozenset[int] = frozenset()  # the ids of the tensors that left that call, each on its own
     group = 0
     span = (0, 0)
     looked_up = 0
@@ -252,9 +252,9 @@ class Passage:
         versions, self._versions = self._versions, ()
         if self._copies is not None:
             self._copies.write_back()
-        if (call, id(output)) == (_thread.call, _thread.handed):
-            references -= 1  # it comes from the passage before, and torch still has that hook's result
         spare = kept.ids(output, references)  # before anything here holds a tensor of it
+        if call == _thread.call:
+            spare -= _thread.known  # torch still has the result of the hook before, and views hold their base
         live, self.places_out = live_leaves(output)
         if not live:
             self.inputs = []
@@ -263,7 +263,6 @@ class Passage:
             self._before = _thread.looked_up
         output, live = self._on_their_own(output, live, spare)
         self._settle(live, call, written_to=any(written(leaf, before) for leaf, before in versions))
-        _thread.handed = id(output)
         return output
 
     def point(self, tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
@@ -301,6 +300,7 @@ class Passage:
         elif not _thread.span[0]:  # the first to leave asked for outputs alone
             _thread.span = self.start, _thread.span[1]
         self.group, self.span = _thread.group, _thread.span
+        _thread.known = frozenset(id(leaf) for leaf, _ in live)
         for port in self.inputs:
             port.high = end
         marks: list[int] = []
