@@ -7,6 +7,7 @@ number, placed where a tap would be called, that hand the tensors of the moment 
     traced.py    what torch.compile sees in place of a tap: the doors that the tap needs
     doors.py     what a door is: whose, and in which structure its tensors stand
     places.py    how a gradient belongs to one place of a call and not to other uses of the same tensor
+    hanging.py   the hooks on tensors of a graph
     operators.py the operators themselves
     running.py   the gradients of a call that runs in a graph
 """

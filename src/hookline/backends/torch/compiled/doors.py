@@ -19,6 +19,7 @@ from hookline.backends.protocol import Rank, Tap
 from hookline.backends.torch import compat
 from hookline.backends.torch.compiled import operators
 from hookline.backends.torch.compiled.classes import Tapped, retarget, tapped
+from hookline.backends.torch.compiled.places import keep_in_order
 from hookline.backends.torch.compiled.running import Run
 from hookline.backends.torch.values import not_exported
 from hookline.errors import Unsupported
@@ -73,6 +74,7 @@ def door(number: int) -> Door:
 @compat.constant_while_tracing
 def door_number(number: int, after: bool, index: int, spec: Spec, live: tuple[bool, ...]) -> int:
     """The number of a new door for the tap at `index` of the class with this number."""
+    compat.when_traced(keep_in_order)
     _doors.append(Door(tapped(number), after, index, spec, live))
     return len(_doors) - 1
 

@@ -7,7 +7,7 @@ program. Defined by `torch.library.Library`, not `custom_op`, which costs four t
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 import torch
@@ -35,7 +35,7 @@ def define() -> torch.library.Library:
     def operator(schema: str, run: Callable[..., Any], fake: Callable[..., Any]) -> None:
         compat.effectful(operator_without_effect(schema, run, fake))
 
-    operator("seen(Tensor[] values, SymInt[] numbers, int door) -> Tensor", _seen, _ticket)
+    operator("seen(Tensor[] values, SymInt[] numbers, int door, Tensor? last=None) -> Tensor", _seen, _ticket)
     operator(
         "passed(Tensor[] values, SymInt[] numbers, int count, int door) -> (Tensor[], Tensor)",
         _passed,
@@ -49,24 +49,27 @@ def define() -> torch.library.Library:
     operator_without_effect(
         "copied(Tensor value, int number) -> Tensor", _copy_of, lambda value, number: torch.empty_like(value)
     )
-    of_a_place = "(Tensor grad, Tensor? ticket, int place, int door)"
-    operator(f"heard{of_a_place} -> ()", _heard, lambda *_: None)
-    operator(f"collected{of_a_place} -> ()", _collected, lambda *_: None)
-    for name, run in (("delivered", _delivered), ("regraded", _regraded)):
-        operator(f"{name}{of_a_place} -> Tensor", run, lambda grad, *_: torch.empty_like(grad))
+    operator(
+        "heard(Tensor grad, Tensor? ticket, int place, int door) -> ()",
+        _heard,
+        lambda grad, ticket, place, door: None,
+    )
+    operator(
+        "gated(Tensor[] grads, Tensor? ticket, int[] places, int door) -> Tensor[]",
+        _gated,
+        lambda grads, ticket, places, door: _like(grads),
+    )
     torch.library.register_autograd("hookline::copied", lambda ctx, grad: (grad, None), lib=library)
     torch.library.register_autograd(
         "hookline::passed", _back_through_passed, setup_context=_keep_for_passed, lib=library
     )
-    for name in ("heard", "collected", "delivered", "regraded"):
-        torch.library.register_vmap(f"hookline::{name}", partial(_batch, name), lib=library)
+    torch.library.register_vmap("hookline::gated", _gated_batch, lib=library)
     return library
 
 
-def _batch(name: str, info: Any, dims: Any, grad: Tensor, *rest: Any) -> Any:
-    """Of a batch that torch.func.vmap made: what the operator gives for all of it at once."""
-    made = getattr(torch.ops.hookline, name)(grad, *rest)
-    return (made, dims[0]) if made is not None else ((), ())
+def _gated_batch(info: Any, dims: Any, grads: list[Tensor], *rest: Any) -> Any:
+    """Of a batch that torch.func.vmap made: the gradients of all of it at once."""
+    return torch.ops.hookline.gated(grads, *rest), dims[0]
 
 
 def _ticket(*_: Any) -> Tensor:
@@ -85,7 +88,8 @@ def _copied(tensors: Any, like: Any) -> list[Tensor]:
 # Values
 
 
-def _seen(values: list[Tensor], numbers: list[int], door: int) -> Tensor:
+def _seen(values: list[Tensor], numbers: list[int], door: int, last: Tensor | None = None) -> Tensor:
+    """A ticket; the tap is called. `last` is the ticket of the look before, which keeps looks in order."""
     from hookline.backends.torch.compiled import doors
 
     found = doors.door(door)
@@ -231,18 +235,10 @@ def _heard(grad: Tensor, ticket: Tensor | None, place: int, door: int) -> None:
         run.sink([place], grad.detach())
 
 
-def _collected(grad: Tensor, ticket: Tensor | None, place: int, door: int) -> None:
+def _gated(grads: list[Tensor], ticket: Tensor | None, places: list[int], door: int) -> list[Tensor]:
+    """The gradients of these places, as the tap wants them."""
     run = _run(ticket, door)
-    if run is not None:
-        run.collect(place, grad.clone())  # a graph uses its memory again, and a hook may keep what it was shown
-
-
-def _delivered(grad: Tensor, ticket: Tensor | None, place: int, door: int) -> Tensor:
-    run = _run(ticket, door)
-    return _copied([grad if run is None else run.deliver(place, grad)], [grad])[0]
-
-
-def _regraded(grad: Tensor, ticket: Tensor | None, place: int, door: int) -> Tensor:
-    """The gradient of the only place that has one, as the tap wants it."""
-    _collected(grad, ticket, place, door)
-    return _delivered(grad, ticket, place, door)
+    # Copies: a graph uses its memory again, and a hook may keep what it was shown.
+    by_place = {place: grad.clone() for place, grad in zip(places, grads, strict=True)}
+    new = by_place if run is None else run.jointly(by_place)
+    return _copied([new[place] for place in places], grads)

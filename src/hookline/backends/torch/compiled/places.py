@@ -21,6 +21,7 @@ import torch
 
 from hookline.backends.torch import compat
 from hookline.backends.torch.compiled.classes import tapped
+from hookline.backends.torch.compiled.hanging import HEARD, Look, hang
 from hookline.errors import Unsupported
 
 Node = torch.fx.Node
@@ -30,7 +31,7 @@ _MARK = "hookline"
 
 
 Hook = tuple[str, int, bool]
-"""An operator for gradients, the number of its door, and whether the door's ticket reaches the backward."""
+"""What is done with the gradient, the number of the door, and whether its ticket reaches the backward."""
 
 
 class Mark:
@@ -40,7 +41,7 @@ class Mark:
         self.number, self.after = number, after  # the tapped module, 0 for none, and whether this is its output
         self.place, self.hooks = place, hooks
         self.version = version  # how often the tensor had been written to
-        self.joint = any(name != "heard" for name, _, _ in hooks)
+        self.joint = any(role != HEARD for role, _, _ in hooks)
 
 
 @compat.constant_while_tracing
@@ -59,6 +60,17 @@ def settle(traced: torch.fx.GraphModule) -> None:
             module.recompile()
 
 
+def keep_in_order(traced: torch.fx.GraphModule) -> None:
+    """Has each look of a graph wait for the one before: effects alone don't keep operators in order in inductor."""
+    last: Node | None = None
+    for node in traced.graph.nodes:
+        if _is_look(node):
+            if last is not None:
+                node.args = (*node.args, last)
+            last = node
+    traced.recompile()
+
+
 class _Graph:
     """A complete graph, whose marks get their forms."""
 
@@ -72,15 +84,16 @@ class _Graph:
             if (value := _tensor(node)) is not None:
                 self.same.setdefault(id(value), []).append(node)
         self.forms: dict[Node, str] = {}
+        self.tickets = {node.args[2]: node for node in graph.nodes if _is_look(node)}
+        self.looks: dict[int, Node] = {}
 
     def settle(self) -> None:
         for node, mark in self.marks.items():
             self.forms[node] = self._form_inside(node, mark)
         while (passed := self._passed_by()) is not None:
             self.forms[passed] = COPY
-        tickets = {node.args[2]: node for node in self.graph.nodes if _is_look(node)}
         for node, mark in self.marks.items():
-            self._become(node, mark, self.forms[node], tickets)
+            self._become(node, mark, self.forms[node])
 
     def _form_inside(self, node: Node, mark: Mark) -> str:
         """The form of a mark, whether or not it leaves the graph."""
@@ -166,7 +179,7 @@ class _Graph:
             return None
         return next((one for one in node.all_input_nodes if _memory(one) == _memory(node)), None)
 
-    def _become(self, node: Node, mark: Mark, form: str, tickets: dict[Any, Node]) -> None:
+    def _become(self, node: Node, mark: Mark, form: str) -> None:
         if form == LOST:
             self._lose(mark)
         source = _source(node)
@@ -182,15 +195,22 @@ class _Graph:
         elif form == RENEWED:
             node.target, node.args = "mul_", (source, 1)
         before = node
-        for name, door, carries in () if form == LOST else mark.hooks:
+        for role, door, carries in () if form == LOST else mark.hooks:
+            look = self._look(node, door, carries)
             with self.graph.inserting_after(before):
-                ticket = tickets[door] if carries else None
-                before = self.graph.call_function(hang, (tensor, name, ticket, mark.place, door))
+                before = self.graph.call_function(hang, (tensor, role, look, mark.place))
             before.meta["example_value"] = tensor.meta["example_value"]
             tensor = before
         node.replace_all_uses_with(tensor, lambda user: self.order.get(user, 0) > self.order[node])
         if form in (PLAIN, LOST):
             self.graph.erase_node(node)
+
+    def _look(self, node: Node, door: int, carries: bool) -> Node:
+        """What gets the gradients of a door; made before `node`, the first mark that needs it."""
+        if door not in self.looks:
+            with self.graph.inserting_before(node):
+                self.looks[door] = self.graph.call_function(Look, (self.tickets[door] if carries else None, door))
+        return self.looks[door]
 
     def _shares(self, source: Node) -> bool:
         """Whether somebody outside of the graph could tell a copy of `source` from `source` itself."""
@@ -206,13 +226,6 @@ class _Graph:
                 backend="torch", feature=f"a {label.kind} at {label.site!r}", why=_WRITTEN, instead=_INSTEAD
             )
         state.remark = f"no gradient of {'an output' if mark.after else 'an argument'}: {_WRITTEN}"
-
-
-def hang(tensor: torch.Tensor, name: str, ticket: torch.Tensor | None, place: int, door: int) -> torch.Tensor:
-    """In a graph: `tensor`, with a hook that hands its gradient to an operator."""
-    operator = getattr(torch.ops.hookline, name)
-    tensor.register_hook(lambda grad: operator(grad, ticket, place, door))  # type: ignore[no-untyped-call]
-    return tensor
 
 
 _COPIED = (

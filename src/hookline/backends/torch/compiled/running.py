@@ -20,34 +20,21 @@ from hookline.backends.protocol import GradSink, JointSink
 class Run:
     """One look through a door: which tensors need gradients, and who wants to hear these."""
 
-    __slots__ = ("_given", "_grads", "graph", "joint", "live", "sink")
+    __slots__ = ("graph", "joint", "live", "sink")
 
     def __init__(self, live: tuple[bool, ...]) -> None:
         self.live = live
         self.sink: GradSink | None = None
         self.joint: JointSink | None = None
         self.graph: Any = None
-        self._grads: dict[int, Any] = {}
-        self._given: dict[int, Any] | None = None
 
     def ticket(self) -> torch.Tensor:
         ticket = torch.zeros((), dtype=torch.int64)
         ticket.hookline_run = self  # type: ignore[attr-defined]
         return ticket
 
-    def collect(self, place: int, grad: Any) -> None:
-        """Notes the gradient of a place until the first of them goes on."""
-        if self._given is not None or place in self._grads:  # another backward
-            self._grads, self._given = {}, None
-        self._grads[place] = grad
-
-    def deliver(self, place: int, grad: Any) -> Any:
-        """The gradient of a place to go on with; the first to ask has the joint sink called with all of them."""
-        if self._given is None:
-            self._given = self._jointly(self._grads)
-        return self._given.get(place, grad)
-
-    def _jointly(self, grads: dict[int, Any]) -> dict[int, Any]:
+    def jointly(self, grads: dict[int, Any]) -> dict[int, Any]:
+        """What the joint sink makes of the gradients, by the numbers of their places."""
         if self.sink is not None:
             for number, grad in grads.items():
                 self.sink([number], grad)

@@ -28,6 +28,7 @@ from hookline.backends.torch.compiled.doors import (
     replaces,
     replacing,
 )
+from hookline.backends.torch.compiled.hanging import COLLECTED, DELIVERED, HEARD, REPLACED
 from hookline.backends.torch.compiled.places import note_mark
 
 Look = tuple[int, bool, int]
@@ -123,13 +124,13 @@ def _hung(tree: Any, looks: list[Look], joint: tuple[int, ...], number: int, aft
     for passage in range(last, -1, -1):
         hooks: list[tuple[str, int, bool]] = []
         if last == 0:
-            hooks += [("regraded", door, carries) for door, carries, _ in wanting]
+            hooks += [(REPLACED, door, carries) for door, carries, _ in wanting]
         if passage > 0:
-            hooks.append(("delivered", wanting[passage - 1][0], wanting[passage - 1][1]))
+            hooks.append((DELIVERED, wanting[passage - 1][0], wanting[passage - 1][1]))
         if passage < last:
-            hooks.append(("collected", wanting[passage][0], wanting[passage][1]))
+            hooks.append((COLLECTED, wanting[passage][0], wanting[passage][1]))
         if passage == last:
-            hooks += [("heard", door, carries) for door, carries, _ in listening]
+            hooks += [(HEARD, door, carries) for door, carries, _ in listening]
         for place in places:
             leaves[place] = leaves[place].view_as(leaves[place])
             note_mark(number, after, place, tuple(hooks))
