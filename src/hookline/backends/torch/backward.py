@@ -88,6 +88,7 @@ class Backward:
         self._undo: list[Callable[[], None]] = []
         self._order = count()
         self._task = -1
+        self._is_over = False
 
     def begin(self) -> None:
         """Walks the graph and places hooks."""
@@ -105,6 +106,7 @@ class Backward:
 
     def end(self, result: Any) -> Any:
         """What the engine gave, with gradients of tensors that were asked for as hooks want them."""
+        self._is_over = True
         for claim in sorted(self._claims.values(), key=Claim.order):  # of nodes that did not run
             self._resolve_before(claim)
             self._resolve(claim)
@@ -240,6 +242,7 @@ class Backward:
             ledger.at_owner |= any(claim.replaces for claim in ledger.claims)
             for claim in ledger.claims:
                 claim.whole = self._is_whole(claim, ledger)
+                claim.at_end = claim.replaces and not claim.port.outward and not claim.is_reached()
                 if claim.whole:
                     ledger.at_owner = True
                 else:
@@ -359,7 +362,7 @@ class Backward:
 
     def _resolve(self, claim: Claim) -> None:
         """Tells a port its gradient, or has it replaced together with the others of its side."""
-        if claim.done:
+        if claim.done or (claim.at_end and not self._is_over):
             return
         claim.done = True
         port, passage = claim.port, claim.port.passage

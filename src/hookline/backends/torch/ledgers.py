@@ -167,22 +167,26 @@ class Source:
 class Claim:
     """A port in one backward: from where its gradient comes, and for how many senders it waits.
 
-    `whole`: it is an output that has all of what comes to its edge.
+    `whole`: it is an output that has all of what comes to its edge. `at_end`: a hook is to be called that nothing
+    comes to, so nothing tells when all else of the call is there but the end of the run.
     """
 
-    __slots__ = ("done", "port", "sources", "waiting", "whole")
+    __slots__ = ("at_end", "done", "port", "sources", "waiting", "whole")
 
     def __init__(self, port: Port) -> None:
         self.port = port
         self.sources: list[Source] = []
         self.waiting = 0
-        self.whole = False
-        self.done = False
+        self.whole = self.at_end = self.done = False
 
     @property
     def replaces(self) -> bool:
         passage = self.port.passage
         return (passage.joint_out if self.port.outward else passage.joint_in) is not None
+
+    def is_reached(self) -> bool:
+        """Whether any node sends it something."""
+        return any(s.covers(birth) for s in self.sources for _, _, birth in s.ledger.users)
 
     def order(self) -> tuple[int, bool, int, bool]:
         """Sorts the claims of an edge as a backward reaches them."""
