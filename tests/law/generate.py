@@ -67,14 +67,16 @@ class Features:
     kept: bool = True
     recursion: bool = True
     cuts: bool = True
+    returned_weights: bool = True
     checkpoint: str = "False"
     modules: int = 8
 
 
 EVERYTHING = Features()
 # torch looks for tensors among the arguments of such a checkpoint alone: what comes in another way, a repeated
-# forward is not cut off from, and its backward runs through the whole network, without end.
-REENTRANT = Features(writes=False, structures=False, kept=False, checkpoint="True")
+# forward is not cut off from, and its backward runs through the whole network. And it takes a parameter that is
+# returned for a value it has computed, and repeats itself without end.
+REENTRANT = Features(writes=False, structures=False, kept=False, returned_weights=False, checkpoint="True")
 PLAIN = Features(writes=False, structures=False, keywords=False, cuts=False, checkpoint="")
 COMPILED = Features(checkpoint="", modules=4)
 
@@ -191,7 +193,8 @@ class _Draft:
         """What comes back: one value or several, that may well depend on each other."""
         draw, features = self.draw, self.features
         count = draw(st.sampled_from((1, 1, 2, 2, 3)))
-        leaves: list[Nest] = [draw(st.sampled_from(RETURNED)).format(self.value()) for _ in range(count)]
+        templates = [one for one in RETURNED if features.returned_weights or "self.w" not in one]
+        leaves: list[Nest] = [draw(st.sampled_from(templates)).format(self.value()) for _ in range(count)]
         if count == 1 and (not features.structures or draw(st.booleans())):
             return leaves[0]
         if not features.structures:
