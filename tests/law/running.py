@@ -48,7 +48,7 @@ def _settled(test: Any, examples: int, share: int) -> Law:
         # Drawing a network means to run it, which takes longer than hypothesis expects; and networks
         # whose loss depends on nothing are left out.
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
-        phases=[Phase.explicit, Phase.generate],
+        phases=[Phase.explicit, Phase.generate, Phase.shrink],
         print_blob=False,
     )(test)
     return seed(int(SEED))(configured) if SEED is not None else configured
