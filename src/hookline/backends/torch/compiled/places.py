@@ -61,7 +61,7 @@ def settle(traced: torch.fx.GraphModule) -> None:
 
 
 def keep_in_order(traced: torch.fx.GraphModule) -> None:
-    """Has each look of a graph wait for the one before: in inductor, effects alone keep no order."""
+    """Has each look of a graph wait for the one before: inductor does not keep operators in order by effects."""
     last: Node | None = None
     for node in traced.graph.nodes:
         if _is_look(node):
