@@ -26,8 +26,9 @@ def test_every_call_of_a_compiled_network_has_the_gradients_of_its_own_places(pr
     wanted = by_hand(program)
     try:
         wrong = JUDGES[way](compiled(program), wanted)
-    except Exception:
-        assume(torch_compiles(program, wanted))
+    except Exception as error:
+        # torch knows no graph that looks out and whose inputs are views of each other and written to.
+        assume("forward output tokens" not in str(error) and torch_compiles(program, wanted))
         raise
     assume(not wrong or torch_compiles(program, wanted))
     assert not wrong, wrong

@@ -510,7 +510,7 @@ def when_traced(look: Callable[[torch.fx.GraphModule], None]) -> None:
 
 def memory_of(tensor: torch.Tensor) -> int:
     """A number for the memory that a tensor shows: the same for all of its views, also for fake tensors."""
-    return int(unwrapped(tensor).untyped_storage()._cdata)
+    return int(unwrapped(tensor)[0].untyped_storage()._cdata)
 
 
 def in_checkpoint() -> bool:
