@@ -759,16 +759,15 @@ def test_cached_parametrizations_can_be_forgotten():
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")  # what inductor uses to fold constants
-def test_whether_inductor_freezes_weights_is_known(monkeypatch):
+def test_whether_inductor_freezes_weights_is_known():
     """What the flag is asked for: that code has the numbers of weights, and does not follow them."""
     from torch._inductor import config
 
     assert not compat.weights_are_frozen()
-    monkeypatch.setattr(config, "freezing", True)
-    assert compat.weights_are_frozen()
     layer = nn.Linear(2, 2).eval()
     compiled = torch.compile(layer)
-    with torch.no_grad():
+    with config.patch(freezing=True), torch.no_grad():
+        assert compat.weights_are_frozen()
         before = compiled(torch.ones(1, 2))
         layer.weight.data = torch.zeros(2, 2)
         assert torch.equal(compiled(torch.ones(1, 2)), before)

@@ -238,6 +238,10 @@ def set_version(tensor: torch.Tensor, number: int) -> None:
     torch._C._autograd._unsafe_set_version_counter((tensor,), (number,))
 
 
+# Whether model.to(...) makes new parameters of all. Public, under a name that looks private.
+conversion_makes_new_parameters: Callable[[], bool] = torch.__future__.get_overwrite_module_params_on_conversion
+
+
 def forget_parametrized() -> None:
     """Has parametrized weights computed anew inside of `parametrize.cached()`. A public way would replace it."""
     parametrize = sys.modules.get("torch.nn.utils.parametrize")

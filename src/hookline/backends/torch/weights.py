@@ -23,7 +23,13 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 from torch.utils.weak import WeakIdKeyDictionary
 
-from hookline.backends.torch.compat import forget_parametrized, set_version, version, weights_are_frozen
+from hookline.backends.torch.compat import (
+    conversion_makes_new_parameters,
+    forget_parametrized,
+    set_version,
+    version,
+    weights_are_frozen,
+)
 from hookline.errors import InvalidArgument, Unsupported
 
 Slot = tuple[nn.Module, str]
@@ -194,7 +200,7 @@ class Held:
         if self._own is None or self._other is None:
             return None
         as_before = isinstance(now, nn.Parameter) and _form(now) == _form(self._other)
-        if as_before and not torch.__future__.get_overwrite_module_params_on_conversion():
+        if as_before and not conversion_makes_new_parameters():
             return None  # no conversion makes a new parameter of this kind: it is the user's
         if not _converted(self._other, now):
             return None
