@@ -332,7 +332,7 @@ class ManyInputs(nn.Module):
         return a * b + c * c
 
 
-@_specimen("several inputs, one twice, one unused")
+@_specimen("several inputs, one twice, one unused", told="")
 def _() -> Any:
     x = _x(2, 3)
     return ManyInputs(), (x, _x(2, 3), x, _x(1)), {}

@@ -16,60 +16,23 @@ round otherwise. The owner's ledger then makes the sum anew, entry by entry as t
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from itertools import count
-from threading import local
 from typing import Any
 
 import torch
 
-from hookline.backends.torch.compat import EngineRun, graph_task, node_number, observe_backwards, sequence_number
-from hookline.backends.torch.leaves import Edge, Region, edge_of
-from hookline.backends.torch.ledgers import Claim, Entry, Layout, Ledger, Source
-from hookline.backends.torch.passages import FOREVER, KEY, VIEW, Passage, Port, marked
+from hookline.backends.torch.births import births
+from hookline.backends.torch.compat import EngineRun, graph_task, node_number
+from hookline.backends.torch.leaves import Edge, Region, edge_of_root
+from hookline.backends.torch.ledgers import Claim, Entry, Layout, Ledger, Source, same
+from hookline.backends.torch.marks import VIEW, marked
+from hookline.backends.torch.passages import FOREVER, KEY, Passage, Port
 
 Tensor = torch.Tensor
 Walked = list[tuple[Any, int, Any]]
 """(node, its number, its edges)"""
-LIMIT = 2**18
-"""Births that are kept. Older ones go: their graphs are long gone in all but the oddest loops."""
-
-
-class Births(local):
-    """Of nodes that a backward made (create_graph=True): the number of the node whose backward made them.
-
-    So a second derivative of a module's own operations counts as the module's own.
-    """
-
-    def __init__(self) -> None:
-        self._numbers: list[int] = []
-        self._parents: list[int | None] = []
-
-    def __bool__(self) -> bool:
-        return bool(self._numbers)
-
-    def mark(self, parent: int | None) -> None:
-        """Nodes that are made from now on are of this parent; None: of nobody but themselves."""
-        number = sequence_number()
-        if self._numbers and self._numbers[-1] == number:
-            self._parents[-1] = parent
-            return
-        self._numbers.append(number)
-        self._parents.append(parent)
-        if len(self._numbers) > LIMIT:
-            del self._numbers[: LIMIT // 2], self._parents[: LIMIT // 2]
-
-    def of(self, number: int) -> int:
-        """The number that decides to whose span a node belongs."""
-        index = bisect_right(self._numbers, number) - 1
-        parent = self._parents[index] if index >= 0 else None
-        return number if parent is None else parent
-
-
-births = Births()
 
 
 class Backward:
@@ -125,12 +88,19 @@ class Backward:
             passage.by_ledger = False
         if self._run.create_graph:
             births.mark(None)
+        # Ledgers and claims know each other: without this they would hold the graph until the collector runs.
+        for claim in self._claims.values():
+            claim.sources = []
+        for ledger in self._ledgers.values():
+            ledger.claims, ledger.users, ledger.entries, ledger.layouts = [], [], [], list
+        self._nodes, self._passages, self._asked_for = [], [], []
+        self._claims, self._ledgers, self._views, self._by_number, self._written = {}, {}, {}, {}, None
 
     # Before the run
 
     def _walk(self) -> None:
         """Finds every node that may run."""
-        seen = {edge[0] for edge in map(_edge, self._run.roots) if edge is not None}
+        seen = {edge[0] for edge in map(edge_of_root, self._run.roots) if edge is not None}
         stack = list(seen)
         while stack:
             node = stack.pop()
@@ -153,28 +123,33 @@ class Backward:
             if VIEW in metadata:
                 self._views[node] = self._ledger((node, 0))
                 self._ledger(edges[0])
-            for output_nr, port, region in metadata.get(KEY, ()):
-                if simple or not port.passage.simple:
-                    passages[id(port.passage)] = port.passage
-                    self._claim(port, (node, output_nr), region)
+            for output_nr, passage, port, region in metadata.get(KEY, ()):
+                if simple or not passage.simple:
+                    passages[id(passage)] = passage
+                    self._claim(passage, port, (node, output_nr), region)
         self._passages = list(passages.values())
         for passage in self._passages:
             passage.by_ledger = True
             for port in passage.inputs:
-                self._claim(port, port.edge)
-                self._claim(port, port.base, port.region)
+                self._claim(passage, port, port.edge)
+                self._claim(passage, port, port.base, port.region)
                 for through in port.through:
-                    self._claim(port, port.base or port.edge, port.region, through)
+                    self._claim(passage, port, port.base or port.edge, port.region, through)
 
     def _claim(
-        self, port: Port, edge: Edge | None, region: Region | None = None, through: Region | None = None
+        self,
+        passage: Passage,
+        port: Port,
+        edge: Edge | None,
+        region: Region | None = None,
+        through: Region | None = None,
     ) -> None:
         found = self._known(edge)
         if found is None:
             return
         claim = self._claims.get(id(port))
         if claim is None:
-            claim = self._claims[id(port)] = Claim(port)
+            claim = self._claims[id(port)] = Claim(passage, port)
         # What shows through an output comes of what is done after the call.
         span = (port.low, port.high) if through is None else (port.high, FOREVER)
         claim.sources.append(Source(self._ledger(found), span, region, through))
@@ -227,7 +202,7 @@ class Backward:
                 ledger.is_asked_for = True
 
     def _ledger_of(self, tensor: Any) -> Ledger | None:
-        edge = _edge(tensor)
+        edge = edge_of_root(tensor)
         return None if edge is None else self._ledgers.get(edge)
 
     def _choose(self) -> None:
@@ -243,10 +218,8 @@ class Backward:
             for claim in ledger.claims:
                 claim.whole = self._is_whole(claim, ledger)
                 claim.at_end = claim.replaces and not claim.port.outward and not claim.is_reached()
-                if claim.whole:
-                    ledger.at_owner = True
-                else:
-                    ledger.by_entries = True
+                ledger.by_entries |= not claim.whole
+                ledger.at_owner |= claim.port.outward and (claim.whole or bool(self._run.inputs))
         for root, seed in seeds:
             if seed is not None and (ledger := self._ledger_of(root)) is not None and ledger.by_entries:
                 ledger.add(Entry(-1, FOREVER - 1, seed))
@@ -259,7 +232,7 @@ class Backward:
             and not others
             and source.written is None
             and not self._run.inputs  # else not every owner runs
-            and (len(port.passage.outputs) == 1 or not claim.replaces)
+            and (len(claim.passage.outputs) == 1 or not claim.replaces)
             and all(source.covers(birth) for _, _, birth in ledger.users)
         )
 
@@ -355,7 +328,7 @@ class Backward:
         if not (ledger.replaced or ledger.regrouped) or grad is None:
             return None
         sum_of_all = ledger.total_as_it_came()
-        if ledger.came is None or sum_of_all is None or _same(ledger.came, grad):
+        if ledger.came is None or sum_of_all is None or same(ledger.came, grad):
             return sum_of_all
         # Somebody's hook on the tensor has changed the sum: that stands, and so does what was replaced.
         return grad + (sum_of_all - ledger.came) if ledger.replaced else None
@@ -365,7 +338,7 @@ class Backward:
         if claim.done or (claim.at_end and not self._is_over):
             return
         claim.done = True
-        port, passage = claim.port, claim.port.passage
+        port, passage = claim.port, claim.passage
         if not claim.replaces:
             with torch.no_grad():
                 share = claim.share()
@@ -416,35 +389,3 @@ def _as_asked(ledger: Ledger | None, grad: Any) -> Any:
     if ledger.asked is not None:
         return ledger.asked
     return ledger.total_as_it_came() if ledger.replaced or ledger.regrouped else grad
-
-
-def _edge(root: Any) -> Edge | None:
-    """The edge of a tensor, or of what `torch.autograd.graph.get_gradient_edge` gives; None without history."""
-    if isinstance(root, Tensor):
-        return edge_of(root) if root.requires_grad else None
-    return root.node, root.output_nr
-
-
-def _same(one: Tensor, other: Tensor) -> bool:
-    """Whether two tensors are equal, NaN taken as equal to NaN."""
-    if one.layout is not torch.strided or other.layout is not torch.strided or one.shape != other.shape:
-        return False
-    return bool(((one == other) | ((one != one) & (other != other))).all())
-
-
-@contextmanager
-def observed(run: EngineRun) -> Iterator[None]:
-    """Around a run of the engine: tells the gradients of all passages that it comes by."""
-    if not marked.looked_up and not run.create_graph and not births:
-        yield
-        return
-    backward = Backward(run)
-    try:
-        backward.begin()
-        yield
-        run.result = backward.end(run.result)
-    finally:
-        backward.close()
-
-
-marked.on_first, marked.on_last = observe_backwards(observed)

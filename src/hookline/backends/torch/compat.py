@@ -303,12 +303,17 @@ for _key in ("FuncTorchDynamicLayerFrontMode", "FuncTorchDynamicLayerBackMode"):
     _TRANSFORMS = _TRANSFORMS.add(getattr(torch._C.DispatchKey, _key))
 
 
+def is_wrapped(tensor: torch.Tensor) -> bool:
+    """Whether a transform of torch.func wrapped `tensor`."""
+    return bool(torch._C._functorch.is_functorch_wrapped_tensor(tensor))
+
+
 def is_traced() -> bool:
     """Whether torch.jit or a tracer of make_fx's kind is making a program of what runs now."""
-    if tracer() is not None:
+    if tracer() is not None or _early_depth() > 0:
         return True
     modes = dispatch_modes() if _dispatch_depth() > 0 else []
-    return any(type(mode).__name__ == "ProxyTorchDispatchMode" for mode in modes)
+    return any(type(mode).__name__ in ("ProxyTorchDispatchMode", "FunctionalTensorMode") for mode in modes)
 
 
 def is_seen(tensor: torch.Tensor) -> bool:

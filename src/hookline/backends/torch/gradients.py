@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from hookline.backends.protocol import GradSink, Joining, JointSink, Listening
-from hookline.backends.torch import backward as backward  # it looks up passages
+from hookline.backends.torch.backward import Backward
+from hookline.backends.torch.births import births
+from hookline.backends.torch.compat import EngineRun, observe_backwards
 from hookline.backends.torch.compiled.running import GraphPassage, current
 from hookline.backends.torch.leaves import live_leaves
+from hookline.backends.torch.marks import marked
 from hookline.backends.torch.passages import Passage
 
 
@@ -60,3 +65,21 @@ def needs_gradient(tree: Any) -> bool:
     if (run := current()) is None:
         return bool(live_leaves(tree)[0])
     return any(run.live)
+
+
+@contextmanager
+def observed(run: EngineRun) -> Iterator[None]:
+    """Around a run of the engine: tells the gradients of all passages that it comes by."""
+    if not marked.looked_up and not run.create_graph and not births:
+        yield
+        return
+    backward = Backward(run)
+    try:
+        backward.begin()
+        yield
+        run.result = backward.end(run.result)
+    finally:
+        backward.close()
+
+
+marked.on_first, marked.on_last = observe_backwards(observed)

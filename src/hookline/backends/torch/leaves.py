@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import MutableMapping
+from contextlib import nullcontext
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -11,7 +12,16 @@ import torch
 from torch import nn
 from torch.autograd.graph import get_gradient_edge
 
-from hookline.backends.torch.compat import base_of, is_traced, is_view, version
+from hookline.backends.torch.compat import (
+    aside,
+    base_of,
+    is_seen,
+    is_traced,
+    is_view,
+    is_wrapped,
+    node_number,
+    version,
+)
 from hookline.trees import leaves, map_leaves, parts
 
 Tensor = torch.Tensor
@@ -52,11 +62,28 @@ def edge_of(leaf: Tensor) -> Edge:
     return edge.node, edge.output_nr
 
 
+def by_number(edge: Edge | None) -> Edge | None:
+    """An edge by the number of its node; of a leaf, which has none, the edge itself."""
+    if edge is None or isinstance(edge[0], int) or not edge[0].next_functions:
+        return edge
+    return node_number(edge[0]), edge[1]
+
+
+def edge_of_root(root: Any) -> Edge | None:
+    """The edge of a tensor, or of what `torch.autograd.graph.get_gradient_edge` gives; None without history."""
+    if isinstance(root, Tensor):
+        if not root.requires_grad or (root.grad_fn is None and is_wrapped(root)):
+            return None  # a leaf of another level of torch.func has no node here
+        return edge_of(root)
+    return root.node, root.output_nr
+
+
 def aliased(leaf: Tensor) -> Tensor:
     """A view of all of `leaf`; `leaf` itself where its layout has no such view."""
     if leaf.layout is not torch.strided or leaf.is_nested:
         return leaf
-    alias = leaf.view_as(leaf)
+    with aside(type(leaf), transforms=False) if is_seen(leaf) else nullcontext():
+        alias: Tensor = torch.ops.aten.alias.default(leaf)  # not view_as: its backward runs an operator
     if vars(leaf):  # attributes that somebody hung on the tensor
         vars(alias).update(vars(leaf))
     return alias
@@ -123,8 +150,9 @@ class Kept:
     def ids(self, output: Any, references: int) -> set[int]:
         """The ids of such tensors; `references` is what a hook counts of its argument `output`."""
         if self._in_a_hook is None:
-            self._in_a_branch = _unexplained((torch.empty(0),))[1][1]
-            self._in_a_hook = _references_in_a_hook()
+            with aside():
+                self._in_a_branch = _unexplained((torch.empty(0),))[1][1]
+                self._in_a_hook = _references_in_a_hook()
         whole = references > self._in_a_hook
         if type(output) is Tensor:
             return {id(output)} if whole else set()

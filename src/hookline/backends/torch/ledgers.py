@@ -11,8 +11,9 @@ from typing import Any
 
 import torch
 
+from hookline.backends.torch.compat import aside, is_seen, is_wrapped
 from hookline.backends.torch.leaves import Edge, Region
-from hookline.backends.torch.passages import Port
+from hookline.backends.torch.passages import Passage, Port
 
 Tensor = torch.Tensor
 Layout = tuple[tuple[int, ...], tuple[int, ...], int]
@@ -20,8 +21,13 @@ Layout = tuple[tuple[int, ...], tuple[int, ...], int]
 
 
 def added(one: Tensor, other: Tensor) -> Tensor:
-    """The sum of two gradients, as autograd makes it."""
-    return other + one if one.layout is not torch.strided and other.layout is torch.strided else one + other
+    """The sum of two gradients, as autograd makes it; no mode and no tracer sees it."""
+    if one.layout is not torch.strided and other.layout is torch.strided:
+        one, other = other, one
+    if not is_seen(one):
+        return one + other
+    with aside(type(one), transforms=False):
+        return one + other
 
 
 def total(grads: Iterable[Tensor]) -> Tensor | None:
@@ -30,6 +36,15 @@ def total(grads: Iterable[Tensor]) -> Tensor | None:
     for grad in grads:
         result = grad if result is None else added(result, grad)
     return result
+
+
+def same(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors are equal, NaN taken as equal to NaN."""
+    if one.layout is not torch.strided or other.layout is not torch.strided or one.shape != other.shape:
+        return False
+    if is_wrapped(one) or is_wrapped(other):
+        return True  # inside torch.func no number decides what is done
+    return bool(((one == other) | ((one != one) & (other != other))).all())
 
 
 class Entry:
@@ -171,17 +186,17 @@ class Claim:
     comes to, so nothing tells when all else of the call is there but the end of the run.
     """
 
-    __slots__ = ("at_end", "done", "port", "sources", "waiting", "whole")
+    __slots__ = ("at_end", "done", "passage", "port", "sources", "waiting", "whole")
 
-    def __init__(self, port: Port) -> None:
-        self.port = port
+    def __init__(self, passage: Passage, port: Port) -> None:
+        self.passage, self.port = passage, port
         self.sources: list[Source] = []
         self.waiting = 0
         self.whole = self.at_end = self.done = False
 
     @property
     def replaces(self) -> bool:
-        passage = self.port.passage
+        passage = self.passage
         return (passage.joint_out if self.port.outward else passage.joint_in) is not None
 
     def is_reached(self) -> bool:
@@ -190,7 +205,7 @@ class Claim:
 
     def order(self) -> tuple[int, bool, int, bool]:
         """Sorts the claims of an edge as a backward reaches them."""
-        passage, outward = self.port.passage, self.port.outward
+        passage, outward = self.passage, self.port.outward
         return -passage.span[outward], outward, -passage.group if outward else passage.group, not self.replaces
 
     def share(self) -> Tensor | None:

@@ -14,15 +14,12 @@ Two tensors that are one object share an edge. There a port gets a view of its o
 arguments, an output that came in as it is, that is a parameter, or that somebody else has as well
 (`leaves.Kept`). `backward.py` takes care that sums are rounded as they would be without the view.
 
-Most calls are simple: one output, of which nothing else of the call is made, and one node that feeds the
-input. Hooks on two nodes tell their gradients. All other calls are looked up in the graph when a backward
-begins (`backward.py`).
+Most calls are simple: hooks on one or two nodes tell all. Others are looked up when a backward begins.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -35,7 +32,7 @@ from hookline.backends.torch.leaves import (
     Edge,
     Live,
     Region,
-    aliased,
+    by_number,
     edge_of,
     kept,
     live_leaves,
@@ -43,6 +40,7 @@ from hookline.backends.torch.leaves import (
     replaced_at,
     written,
 )
+from hookline.backends.torch.marks import marked, viewed
 
 Tensor = torch.Tensor
 
@@ -50,13 +48,10 @@ FOREVER = 2**63
 """A number above that of any node: spans of outputs have no end."""
 
 SIMPLE = 16
-"""A call that makes more nodes than this is not looked through to find out whether it is simple."""
+"""A call that makes more nodes is not looked through to find out whether it is simple."""
 
 KEY = "hookline"
 """Under this name a node's metadata has the ports whose edge is one of its outputs."""
-
-VIEW = "hookline view"
-"""Under this name it says that the node is that of a view which hookline made."""
 
 SHARED = (
     "one tensor came in at several places; they were told apart by views, so code that compares its arguments "
@@ -78,54 +73,13 @@ class _Thread(threading.local):
 _thread = _Thread()
 
 
-class Marked:
-    """The numbers of nodes that have ports of passages now alive: which nodes to ask for their metadata.
-
-    `looked_up` counts the passages that are not simple.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.RLock()  # a passage may die while another is added
-        self._numbers: dict[int, int] = {}
-        self.looked_up = 0
-        self.on_first: Callable[[], None] = lambda: None
-        self.on_last: Callable[[], None] = lambda: None
-
-    def __contains__(self, number: int) -> bool:
-        return number in self._numbers
-
-    def __bool__(self) -> bool:
-        return bool(self._numbers)
-
-    def add(self, numbers: list[int], *, looked_up: bool) -> None:
-        with self._lock:
-            if not self._numbers:
-                self.on_first()
-            self.looked_up += looked_up
-            for number in numbers:
-                self._numbers[number] = self._numbers.get(number, 0) + 1
-
-    def remove(self, numbers: list[int], *, looked_up: bool) -> None:
-        with self._lock:
-            self.looked_up -= looked_up
-            for number in numbers:
-                left = self._numbers.pop(number) - 1
-                if left:
-                    self._numbers[number] = left
-            if not self._numbers:
-                self.on_last()
-
-
-marked = Marked()
-
-
 class Port:
     """The gradient of one tensor that enters or leaves a call: what an edge gets from nodes of a span."""
 
-    __slots__ = ("base", "edge", "high", "low", "numbers", "outward", "passage", "region", "through")
+    __slots__ = ("base", "edge", "high", "low", "numbers", "outward", "region", "through")
 
-    def __init__(self, passage: Passage, numbers: list[int], *, outward: bool) -> None:
-        self.passage, self.numbers, self.outward = passage, numbers, outward
+    def __init__(self, numbers: list[int], *, outward: bool) -> None:
+        self.numbers, self.outward = numbers, outward
         self.low = self.high = 0
         # Of an input: edges, whose nodes are older than the call. Those of an output are known by the node that
         # holds this port: a reference to it from here would close a cycle through C++.
@@ -134,26 +88,6 @@ class Port:
         self.region: Region | None = None
         # Of an input: the parts that outputs show which are views of it, or of its base.
         self.through: list[Region] | tuple[()] = ()
-
-
-class View:
-    """Marks the node of a view that a port got: a backward has to look after the order of sums there."""
-
-    def __init__(self, node: Any) -> None:
-        self._numbers = [node_number(node)]
-        marked.add(self._numbers, looked_up=True)
-
-    def __del__(self) -> None:
-        marked.remove(self._numbers, looked_up=True)
-
-
-def viewed(leaf: Tensor) -> Tensor:
-    """A view of all of `leaf` for a port of its own; `leaf` itself where there is no such view."""
-    view = aliased(leaf)
-    if view is not leaf:
-        node: Any = view.grad_fn
-        node.metadata[VIEW] = View(node)
-    return view
 
 
 class Passage:
@@ -239,7 +173,7 @@ class Passage:
         return args, kwargs
 
     def _add_input(self, leaf: Tensor, numbers: list[int]) -> None:
-        port = Port(self, numbers, outward=False)
+        port = Port(numbers, outward=False)
         port.edge = edge_of(leaf)
         if is_view(leaf) and (found := region_of(leaf)) is not None:
             port.base, port.region = found
@@ -307,12 +241,12 @@ class Passage:
         for leaf, number in live:
             if leaf.grad_fn is None:
                 continue  # a parameter without views, or in something that can't be rebuilt: its node is for good
-            port = Port(self, [number], outward=True)
+            port = Port([number], outward=True)
             port.low, port.high = end, FOREVER
             self.outputs.append(port)
-            _mark(edge_of(leaf), port, None, marks)
+            _mark(edge_of(leaf), self, port, None, marks)
             if is_view(leaf) and (found := region_of(leaf)) is not None:
-                _mark(found[0], port, found[1], marks)
+                _mark(found[0], self, port, found[1], marks)
                 for entered in self.inputs:
                     if (entered.base or entered.edge) in (found[0], by_number(found[0])):
                         entered.through = [*entered.through, found[1]]
@@ -419,7 +353,7 @@ def _asked(sink: JointSink, places: int, shares: list[tuple[Port, Any]]) -> list
 
 def _is_looked_up(node: Any, but: Passage) -> bool:
     """Whether a backward has to look up somebody else's port at this node."""
-    return any(not port.passage.simple for _, port, _ in node.metadata.get(KEY, ()) if port.passage is not but)
+    return any(not other.simple for _, other, *_ in node.metadata.get(KEY, ()) if other is not but)
 
 
 def _out(passage: Passage, output_nr: int, grads: Any, grad_outputs: Any) -> None:
@@ -460,14 +394,7 @@ def _out_and_in(
     return _in(passage, sent, grads, grad_outputs)
 
 
-def by_number(edge: Edge | None) -> Edge | None:
-    """An edge by the number of its node; of a leaf, which has none, the edge itself."""
-    if edge is None or isinstance(edge[0], int) or not edge[0].next_functions:
-        return edge
-    return node_number(edge[0]), edge[1]
-
-
-def _mark(edge: Edge, port: Port, region: Region | None, marks: list[int]) -> None:
+def _mark(edge: Edge, passage: Passage, port: Port, region: Region | None, marks: list[int]) -> None:
     node, output_nr = edge
-    node.metadata.setdefault(KEY, []).append((output_nr, port, region))
+    node.metadata.setdefault(KEY, []).append((output_nr, passage, port, region))
     marks.append(node_number(node))
