@@ -276,7 +276,7 @@ def test_an_interrupt_at_any_line_leaves_the_weights_as_they_were(action):
         going = cut(lines, lambda model=model: action(model))
         for name, tensor in tensors(model).items():
             assert torch.equal(tensor, tensors(own)[name].to(tensor.dtype)), (lines, name)
-        assert weights._stacks == [] and opened() == () and torch.is_grad_enabled()
+        assert weights._stacks == [] and not opened() and torch.is_grad_enabled()
         assert action is converted or memory(model) == before
     lock = weights._alone._lock
     assert in_thread(lambda: lock.acquire(timeout=10) and lock.release() is None)

@@ -135,9 +135,6 @@ class Call:
         self._take(self._grads_in, numbers, grad)
 
     def take_output_grad(self, numbers: list[int], grad: Any) -> None:
-        if self._store is not None and (number := self._store.backward_number()) not in (-1, self._backward):
-            self._forget_grads()  # those of another backward
-            self._backward = number
         self._take(self._grads_out, numbers, grad)
 
     def _forget_grads(self) -> None:
@@ -150,6 +147,9 @@ class Call:
         if grads is None or store is None or not store.open:
             return
         store.backward_ran = True
+        if (number := store.backward_number()) not in (-1, self._backward):
+            self._forget_grads()  # those of another backward
+            self._backward = number
         self._release(grads, numbers[0])
         value = store.tensor(grad, self.site)
         for number in numbers:

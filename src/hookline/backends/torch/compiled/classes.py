@@ -82,7 +82,7 @@ def module_of(kind: type) -> nn.Module | None:
 
 def remark_on(module: nn.Module) -> str:
     """What the graphs that ran since `module` got its taps can't do, or do differently; empty if nothing."""
-    states: list[Tapped] = [vars(kind)["_hookline_tapped"] for kind in _known.get(module, {}).values()]
+    states: list[Tapped] = [vars(kind)["_hookline_tapped"] for kind in list(_known.get(module, {}).values())]
     return next((state.remark for state in states if state.ran and state.remark), "")
 
 
