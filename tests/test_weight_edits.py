@@ -70,10 +70,10 @@ def memory(model):
 
 @contextmanager
 def intact(*models):
-    before, sessions = [memory(model) for model in models], opened()
+    before, sessions = [memory(model) for model in models], list(opened())
     yield
     assert [memory(model) for model in models] == before
-    assert weights._stacks == [] and opened() == sessions
+    assert weights._stacks == [] and list(opened()) == sessions
 
 
 # Blocks in any order
