@@ -24,6 +24,7 @@ from torch import nn
 from torch.nn.utils import parametrizations, parametrize, prune
 
 import hookline
+from hookline.backends.changing import changing
 from hookline.backends.weights import PlainWeight
 from hookline.hooks import weights
 from hookline.hooks.session import opened
@@ -224,6 +225,9 @@ def cut(number, action):
         return True
     finally:
         sys.settrace(before)
+        # Raised at the last line of a `with`, it passes the exit of the lock by, which others would wait for.
+        while changing._is_owned():
+            changing.release()
     return False
 
 
