@@ -24,7 +24,7 @@ Key = tuple[int, int]
 class Ear:
     """Waits for the gradients of one call."""
 
-    views: tuple[()] = ()
+    remark: str | None = None
 
     def __init__(self, on_input: GradSink | None, on_output: GradSink) -> None:
         self._sinks = {"input": on_input, "output": on_output}
