@@ -22,7 +22,7 @@ from hookline.hooks.keeping import facts_of
 from hookline.hooks.operators import Chosen, Ops
 from hookline.hooks.placing import callers_line
 from hookline.hooks.select import Place, Tree, select
-from hookline.hooks.session import Session
+from hookline.hooks.session import Session, opened
 from hookline.lines.registry import find
 from hookline.schedule import Schedule, as_schedule
 from hookline.sinks import Sink
@@ -289,7 +289,8 @@ class Watch:
 
     def _is_mine(self) -> bool:
         """Whether the call under way is one of this block, and no repetition of an earlier one."""
-        return self.session.sees_this_context() and not self.backend.in_recompute()
+        mine = opened()  # also when the block is being left: compiled code tells of its last calls then
+        return (not mine or self.session.number in mine) and not self.backend.in_recompute()
 
     def _part_begins(self, module: Any, args: Any) -> None:
         if self._due and self._is_mine():
