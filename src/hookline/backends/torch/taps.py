@@ -168,7 +168,7 @@ def _make_room(hooks: Any, number: int) -> None:
     """
     if type(hooks) is not OrderedDict or not hooks:
         return
-    last = list(hooks.values())[-1]
+    last = next(iter(reversed(list(hooks.values()))), None)  # another thread may have emptied it
     if isinstance(last, Tap) and last.rank > Rank.EDIT:
         with changing:
             hooks[number] = _nothing_yet  # what is put under this number next takes its place, and stays there
