@@ -22,7 +22,7 @@ pytestmark = [
     pytest.mark.usefixtures("fresh_compiler"),
     pytest.mark.filterwarnings(
         "ignore::FutureWarning",
-        "ignore:The .grad attribute of a Tensor that is not",  # dynamo asks for it of views, which a shared input gets
+        "ignore:The .grad attribute of a Tensor that is not",  # dynamo asks it of views
         "ignore::DeprecationWarning",
         "ignore:Torchinductor does not support code generation",
     ),
