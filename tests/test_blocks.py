@@ -45,6 +45,32 @@ BLOCKS = {
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))), ids=str)
 @pytest.mark.parametrize("names", list(itertools.combinations(BLOCKS, 3)), ids=lambda names: ", ".join(names))
 def test_blocks_may_be_left_in_any_order(net, names, order):
+    torch.compile(torch.relu, backend="eager")(X)  # from now on modules with taps have classes of their own
+    left_in_order(net, names, order)
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not")  # dynamo asks for it
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)], ids=str)
+@pytest.mark.parametrize("names", list(itertools.permutations(BLOCKS, 2)), ids=lambda names: ", ".join(names))
+def test_blocks_of_a_compiled_model_may_be_left_in_any_order(net, names, order):
+    net.compile(backend="eager")
+    compiled = vars(net)["_compiled_call_impl"]
+    left_in_order(net, names, order)
+    assert vars(net)["_compiled_call_impl"] is compiled
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:Torchinductor does not support code gen")
+@pytest.mark.usefixtures("fresh_compiler")
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)], ids=str)
+def test_op_hooks_of_a_wrapped_model_may_be_left_in_any_order(net, order, backend):
+    wrapped = torch.compile(net, backend=backend)
+    forward = wrapped.forward
+    left_in_order(wrapped, ["op hook", "record operators"], order)
+    assert wrapped.forward is forward
+
+
+def left_in_order(net, names, order):
     right = net(X)
     with untouched(net, rng=False):
         blocks = [BLOCKS[name](net) for name in names]

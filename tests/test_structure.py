@@ -38,7 +38,7 @@ MAY_USE = {
     "__main__": {"cli"},
 }
 WHERE_A_FRAMEWORK_IS_IMPORTED = {
-    "torch": ("backends/torch/", "testing/untouched.py", "testing/zoo.py", "integrations/"),
+    "torch": ("backends/torch/", "testing/touched.py", "testing/zoo.py", "integrations/"),
     "mindspore": ("backends/mindspore/",),
     "mxnet": ("backends/mxnet/",),
     "jax": ("backends/nnx/",),

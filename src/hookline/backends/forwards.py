@@ -34,6 +34,9 @@ class ReplacedForward:
     It keeps its module alive no more than a hook does. `number` is 0 while it is not in place.
     """
 
+    followed = True
+    """Whether torch.compile follows its code into graphs, which then depend on it."""
+
     # No __dict__: what wraps it by functools.update_wrapper would get a copy of that.
     __slots__ = ("__weakref__", "_attribute", "_class_has", "_held", "_is_method", "before", "fn", "number", "tap")
 

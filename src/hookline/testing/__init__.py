@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-_HOME = {"untouched": ("Touched", "untouched"), "zoo": ("ZOO", "Specimen")}
+_HOME = {"touched": ("Touched", "untouched"), "zoo": ("ZOO", "Specimen")}
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 
 
@@ -18,16 +18,12 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module("hookline.testing.conformance")
     if name not in _MODULE_OF:
         raise AttributeError(f"hookline.testing has no {name!r}; it has conformance, {', '.join(_MODULE_OF)}.")
-    module = importlib.import_module(f"hookline.testing.{_MODULE_OF[name]}")
-    # `untouched` is a function in a module of its name: the import has just put the module here.
-    for own in _HOME[_MODULE_OF[name]]:
-        globals()[own] = getattr(module, own)
-    return globals()[name]
+    return getattr(importlib.import_module(f"hookline.testing.{_MODULE_OF[name]}"), name)
 
 
 if TYPE_CHECKING:
     from hookline.testing import conformance as conformance
-    from hookline.testing.untouched import Touched as Touched
-    from hookline.testing.untouched import untouched as untouched
+    from hookline.testing.touched import Touched as Touched
+    from hookline.testing.touched import untouched as untouched
     from hookline.testing.zoo import ZOO as ZOO
     from hookline.testing.zoo import Specimen as Specimen

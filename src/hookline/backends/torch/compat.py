@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
@@ -673,7 +674,9 @@ def has_pass_of_its_own(module: torch.nn.Module) -> bool:
 
 
 def _backend(module: torch.nn.Module) -> Any:
-    call: Any = getattr(module, "dynamo_ctx", None) or module._compiled_call_impl
+    stood_in_for = _compiled_calls.get(module)
+    call: Any = module._compiled_call_impl if stood_in_for is None else stood_in_for.compiled
+    call = getattr(module, "dynamo_ctx", None) or call
     if not hasattr(call, "callback"):
         call = dict(zip(call.__code__.co_freevars, call.__closure__, strict=True))["self"].cell_contents
     backend = call.callback
@@ -682,27 +685,68 @@ def _backend(module: torch.nn.Module) -> Any:
     return backend
 
 
-def around_compiled(module: torch.nn.Module, context: Callable[[], Any]) -> Callable[[], None]:
-    """Has calls of a compiled module run within `context()`; returns the undoing."""
-    name = _compiled_call(module)
-    before = getattr(module, name)
+class _CompiledCall:
+    """A module's compiled call, and what stands in for it: in any order, from any thread."""
 
+    def __init__(self, module: torch.nn.Module) -> None:
+        self._name = "_compiled_call_impl" if module._compiled_call_impl is not None else "forward"
+        self.compiled = getattr(module, self._name)
+        self.contexts: list[Callable[[], Any]] = []
+        self.as_written: list[object] = []
+
+    def change(self, module: torch.nn.Module) -> None:
+        """Puts in place what is wanted now: the compiled call itself if nothing is."""
+        if not self.contexts and not self.as_written:
+            _compiled_calls.pop(module, None)
+            object.__setattr__(module, self._name, self.compiled)
+            return
+        run = self.compiled
+        if self.as_written:
+            wrapped: Any = module
+            run = module._call_impl if self._name == "_compiled_call_impl" else wrapped._orig_mod.__call__
+        for context in self.contexts:
+            run = _within(context, run)
+        object.__setattr__(module, self._name, run)
+
+
+_compiled_calls: weakref.WeakKeyDictionary[torch.nn.Module, _CompiledCall] = weakref.WeakKeyDictionary()
+
+
+def _within(context: Callable[[], Any], run: Callable[..., Any]) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
         with context():
-            return before(*args, **kwargs)
+            return run(*args, **kwargs)
 
-    object.__setattr__(module, name, call)
-    return lambda: object.__setattr__(module, name, before)
+    return call
+
+
+def around_compiled(module: torch.nn.Module, context: Callable[[], Any]) -> Callable[[], None]:
+    """Has calls of a compiled module run within `context()`; returns the undoing."""
+    return _stand_in(module, lambda call: call.contexts, context)
 
 
 def run_as_written(module: torch.nn.Module) -> Callable[[], None]:
     """Has a compiled module run its own code; returns the undoing."""
-    name = _compiled_call(module)
-    before = getattr(module, name)
-    wrapped: Any = module
-    object.__setattr__(module, name, None if name == "_compiled_call_impl" else wrapped._orig_mod.__call__)
-    return lambda: object.__setattr__(module, name, before)
+    return _stand_in(module, lambda call: call.as_written, object())
 
 
-def _compiled_call(module: torch.nn.Module) -> str:
-    return "_compiled_call_impl" if module._compiled_call_impl is not None else "forward"
+def _stand_in(
+    module: torch.nn.Module, wanted: Callable[[_CompiledCall], list[Any]], wish: Any
+) -> Callable[[], None]:
+    held = weakref.ref(module)
+
+    def undo() -> None:
+        with changing:
+            module = held()
+            call = None if module is None else _compiled_calls.get(module)
+            if module is not None and call is not None and wish in wanted(call):
+                wanted(call).remove(wish)
+                call.change(module)
+
+    with changing:
+        call = _compiled_calls.get(module)
+        if call is None:
+            call = _compiled_calls[module] = _CompiledCall(module)
+        wanted(call).append(wish)
+        call.change(module)
+    return undo

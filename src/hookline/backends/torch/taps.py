@@ -129,9 +129,8 @@ def place(wishes: list[Wish]) -> Callable[[], None]:
 
 
 def _retarget(modules: Iterable[nn.Module]) -> None:
-    with changing:
-        for module in modules:
-            retarget(module)
+    for module in modules:
+        retarget(module)
 
 
 def _make_traceable(kind: type[Tap]) -> None:

@@ -50,6 +50,7 @@ class _PartForward(ReplacedForward):
     """The forward of a module whose operators are told."""
 
     __slots__ = ("_mode", "_name", "_start")
+    followed = False
 
     def __init__(self, mode: OperatorMode, name: str, module: nn.Module, label: Label) -> None:
         super().__init__(module, "forward", Through(), label)
@@ -84,6 +85,7 @@ class _ModelForward(ReplacedForward):
     """The forward of a model only parts of which are listened to: it tells where calls are counted anew."""
 
     __slots__ = ("_mode",)
+    followed = False
 
     def __init__(self, mode: OperatorMode, module: nn.Module, label: Label) -> None:
         super().__init__(module, "forward", Through(), label)

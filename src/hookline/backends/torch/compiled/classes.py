@@ -17,6 +17,8 @@ from typing import Any
 
 from torch import nn
 
+from hookline.backends.changing import changing
+from hookline.backends.forwards import ReplacedForward
 from hookline.backends.protocol import Tap
 from hookline.backends.torch.compat import hook_dicts
 
@@ -88,21 +90,27 @@ def remark_on(module: nn.Module) -> str:
 
 def mark(module: nn.Module, key: Hashable) -> None:
     """Gives `module` the class that belongs to `key` as well as to its taps; None for the taps alone."""
-    if key is None:
-        _marks.pop(module, None)
-    else:
-        _marks[module] = key
-    retarget(module)
+    with changing:
+        if key is None:
+            _marks.pop(module, None)
+        else:
+            _marks[module] = key
+        retarget(module)
 
 
 def retarget(module: nn.Module) -> None:
     """Gives `module` the class that its taps need: one of its own, or its old one where there is no tap."""
+    with changing:
+        _retarget(module)
+
+
+def _retarget(module: nn.Module) -> None:
     before, after = _taps(module, after=False), _taps(module, after=True)
     own = type(module)
     if own.__name__ == "OptimizedModule":  # its hooks run outside of the graph that it wraps
         return
     base = getattr(own, "_hookline_base", own) if NUMBER in vars(own) else own
-    replaced = getattr(getattr(module, "forward", None), "number", 0)  # see ../../forwards.py
+    replaced = _replaced_forward(module)
     if NUMBER in vars(own):
         left: Tapped = own._hookline_tapped  # type: ignore[attr-defined]
         left.before, left.after = [], []
@@ -125,6 +133,14 @@ def retarget(module: nn.Module) -> None:
     for taps in (before, after):
         for index, tap in enumerate(taps):
             tap.index = index
+
+
+def _replaced_forward(module: nn.Module) -> int:
+    """The number of the forward that graphs follow in place of the module's own; 0 if there is none."""
+    forward = getattr(module, "forward", None)
+    while isinstance(forward, ReplacedForward) and not forward.followed:
+        forward = forward.before
+    return forward.number if isinstance(forward, ReplacedForward) else 0
 
 
 def _taps(module: nn.Module, *, after: bool) -> list[Tap]:

@@ -14,6 +14,7 @@ from typing import Any
 
 from torch import nn
 
+from hookline.backends.changing import changing
 from hookline.backends.operators import Operator, OpListener, Scope, Step
 from hookline.backends.protocol import Label
 from hookline.backends.torch.compat import around_compiled, graphs_so_far, uncompiled
@@ -56,19 +57,21 @@ class Listened:
 
     def add(self, listening: Listening) -> Callable[[], None]:
         """Has the model tell this one too; returns the undoing."""
-        self.all.append(listening)
-        self._marked()
         forget = inductor.install()
+        with changing:
+            self.all.append(listening)
+            self._mark()
 
         def remove() -> None:
-            if listening in self.all:
-                self.all.remove(listening)
-                self._marked()
-                forget()
+            with changing:
+                if listening in self.all:
+                    self.all.remove(listening)
+                    self._mark()
+                    forget()
 
         return remove
 
-    def _marked(self) -> None:
+    def _mark(self) -> None:
         """Gives all modules the classes that belong to who listens now."""
         root = self.root()
         if root is not None:
@@ -86,9 +89,10 @@ class Listened:
             raise Unsupported(
                 backend="torch",
                 feature="an op hook on this compiled model",
-                why="torch did not compile it anew, because its limit of recompilations is reached or the forward "
-                "uses nothing of its module",
-                instead="call torch.compiler.reset() before, or hook the model before its first call",
+                why="torch did not compile it anew: its limit of recompilations is reached, the forward uses "
+                "nothing of its module, or all modules are torch's own, which model.compile() runs as written",
+                instead="call torch.compiler.reset() before, hook the model before its first call, or compile it "
+                "by torch.compile(model)",
             )
 
     def scopes(self, compilation: str) -> dict[tuple[str, int, str], Scope]:
@@ -125,10 +129,11 @@ def hook_compiled(
 ) -> Callable[[], None]:
     """Has `listener` told of the operators of those modules of `entry` that are `inside`; returns the undoing."""
     root = uncompiled(entry)
-    model = _models.get(root)
     names = {key: name for key, (name, _) in modules.items()}
-    if model is None or model.names != names:  # by another name it is part of another model
-        model = _models[root] = Listened(root, names)
+    with changing:
+        model = _models.get(root)
+        if model is None or model.names != names:  # by another name it is part of another model
+            model = _models[root] = Listened(root, names)
     wanted = frozenset(name for key, name in names.items() if key in inside)
     with ExitStack() as placed:
         placed.callback(model.add(Listening(listener, wanted, label)))

@@ -27,7 +27,7 @@ def untouched(model: nn.Module, *, parameters: bool = True, rng: bool = True) ->
     >>> with untouched(model):
     ...     _ = model.eval()
     Traceback (most recent call last):
-    hookline.testing.untouched.Touched: '' training: was True, is False
+    hookline.testing.touched.Touched: '' training: was True, is False
     """
     before = _state(model, parameters=parameters, rng=rng)
     try:
