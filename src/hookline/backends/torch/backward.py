@@ -192,6 +192,10 @@ class Backward:
                     ledger.users.append((node, index, births.of(number) if births else number))
         for claim in self._claims.values():
             claim.sources = [source for source in claim.sources if source.is_used()]
+        for passage in self._passages:
+            self._part(passage.inputs)
+            self._part(passage.outputs)
+        for claim in self._claims.values():
             for ledger in {id(source.ledger): source.ledger for source in claim.sources}.values():
                 ledger.claims.append(claim)
         for ledger in ledgers.values():
@@ -200,6 +204,17 @@ class Backward:
         for ledger in self._asked_for:
             if ledger is not None:
                 ledger.is_asked_for = True
+
+    def _part(self, ports: list[Port]) -> None:
+        """Has each gradient of one side of a call belong to one port: that of the view that was written to."""
+        sources = [
+            source for port in ports if id(port) in self._claims for source in self._claims[id(port)].sources
+        ]
+        views = [source for source in sources if source.region is not None and source.through is None]
+        for source in sources if views else ():
+            before = views[: views.index(source)] if source in views else views
+            if source.through is None:
+                source.others = [other for other in before if other.ledger is source.ledger]
 
     def _ledger_of(self, tensor: Any) -> Ledger | None:
         edge = edge_of_root(tensor)
@@ -231,6 +246,7 @@ class Backward:
             port.outward
             and not others
             and source.written is None
+            and not source.others
             and not self._run.inputs  # else not every owner runs
             and (len(claim.passage.outputs) == 1 or not claim.replaces)
             and all(source.covers(birth) for _, _, birth in ledger.users)

@@ -112,15 +112,18 @@ class Region(NamedTuple):
         """Whether a view of that layout in the same memory lies within this part."""
         if (size, stride, offset - self.base_offset) == (self.size, self.stride, self.offset):
             return True
-        laid = torch.empty_strided(self.base_size, self.base_stride, dtype=torch.bool).fill_(False)
-        laid.as_strided(self.size, self.stride, self.offset).fill_(True)
-        return bool(laid.as_strided(size, stride, offset - self.base_offset).all())
+        mask = self.put(torch.zeros(self.base_size, dtype=torch.bool), torch.ones(self.size, dtype=torch.bool))
+        return bool(mask.as_strided(size, stride, offset - self.base_offset).all())
 
     def put(self, grad: Tensor, new: Tensor) -> Tensor:
         """A gradient of the base with another part."""
         laid = torch.empty_strided(self.base_size, self.base_stride, dtype=grad.dtype, device=grad.device)
         laid.copy_(grad).as_strided(self.size, self.stride, self.offset).copy_(new)
         return laid
+
+    def without(self, grad: Tensor) -> Tensor:
+        """A gradient of the base with zeros in this part."""
+        return self.put(grad, grad.new_zeros(self.size))
 
 
 def region_of(leaf: Tensor) -> tuple[Edge, Region] | None:

@@ -118,15 +118,17 @@ class Source:
 
     With a `region` the edge is that of the base of a view, and only what comes of writing into the view counts:
     this part of it. With `through` it comes of writing into another view, cut down to what that one shows.
+    What comes of writing into the view of one of the `others`, at another place of the same call, is theirs.
     """
 
-    __slots__ = ("high", "ledger", "low", "region", "through")
+    __slots__ = ("high", "ledger", "low", "others", "region", "through")
 
     def __init__(
         self, ledger: Ledger, span: tuple[int, int], region: Region | None = None, through: Region | None = None
     ) -> None:
         self.ledger, self.region, self.through = ledger, region, through
         self.low, self.high = span
+        self.others: list[Source] = []
 
     @property
     def written(self) -> Region | None:
@@ -141,13 +143,29 @@ class Source:
         return self.written is None or any(self._is_of(node, birth) for node, _, birth in self.ledger.users)
 
     def entries(self) -> list[Entry]:
-        return [entry for entry in self.ledger.entries if self._is_of(entry.node, entry.birth)]
+        mine = [entry for entry in self.ledger.entries if self._is_of(entry.node, entry.birth)]
+        return [entry for entry in mine if self._has_part(entry)] if self.others else mine
 
-    def value(self, grad: Tensor) -> Tensor:
+    def value(self, entry: Entry) -> Tensor:
         """What an entry is for the port."""
+        grad = entry.grad
+        for region in self._owners(entry):
+            grad = region.without(grad)
         if self.through is not None:
             grad = self.through.put(torch.zeros_like(grad), self.through.of(grad))
         return grad if self.region is None else self.region.of(grad)
+
+    def _owners(self, entry: Entry) -> list[Region]:
+        """The parts of an entry that are others'."""
+        owners = [other for other in self.others if other._is_of(entry.node, entry.birth)]
+        return [other.region for other in owners if other.region is not None]
+
+    def _has_part(self, entry: Entry) -> bool:
+        """Whether the others leave anything of an entry."""
+        left = torch.ones(entry.grad.shape)
+        for region in self._owners(entry):
+            left = region.without(left)
+        return bool((left if self.region is None else self.region.of(left)).any())
 
     def put(self, new: Tensor | None) -> None:
         """Has `new`, of the port's shape, stand for all entries; None for nothing."""
@@ -157,12 +175,16 @@ class Source:
         ledger.replaced = True
         if self.written is not None:
             for entry in mine:
-                entry.grad = self._with(entry.grad, new)
+                entry.grad = self._with(entry, new)
                 new = None
             return
         order, birth = (mine[0].order, mine[0].birth) if mine else (0, self.low)
         place = ledger.entries.index(mine[0]) if mine else len(ledger.entries)
-        ledger.entries = [entry for entry in ledger.entries if not self.covers(entry.birth)]
+        for entry in mine:
+            if self._owners(entry):
+                entry.grad = self._with_others(entry, torch.zeros_like(entry.grad))
+            else:
+                ledger.entries.remove(entry)
         if new is not None:
             ledger.entries.insert(place, Entry(order, birth, new))
 
@@ -172,11 +194,19 @@ class Source:
             return False
         return written is None or any(written.shows(*layout) for layout in self.ledger.layouts(node))
 
-    def _with(self, grad: Tensor, new: Tensor | None) -> Tensor:
+    def _with(self, entry: Entry, new: Tensor | None) -> Tensor:
         """A gradient of the base with another value of the port in it."""
-        part = torch.zeros_like(self.value(grad)) if new is None else new
+        grad = entry.grad
+        part = torch.zeros_like(self.value(entry)) if new is None else new
         changed = part if self.region is None else self.region.put(grad, part)
-        return changed if self.through is None else self.through.put(grad, self.through.of(changed))
+        changed = changed if self.through is None else self.through.put(grad, self.through.of(changed))
+        return self._with_others(entry, changed)
+
+    def _with_others(self, entry: Entry, grad: Tensor) -> Tensor:
+        """A gradient of the base with the parts of an entry in it that are others'."""
+        for region in self._owners(entry):
+            grad = region.put(grad, region.of(entry.grad))
+        return grad
 
 
 class Claim:
@@ -212,7 +242,7 @@ class Claim:
         """What came so far."""
         if self.whole and not self.sources[0].ledger.replaced:
             return self.sources[0].ledger.arrived
-        return total(source.value(entry.grad) for source in self.sources for entry in source.entries())
+        return total(source.value(entry) for source in self.sources for entry in source.entries())
 
     def replace(self, new: Tensor) -> None:
         """Has `new` go on in place of what came: where something was written into a view, there."""

@@ -247,9 +247,8 @@ class Passage:
             _mark(edge_of(leaf), self, port, None, marks)
             if is_view(leaf) and (found := region_of(leaf)) is not None:
                 _mark(found[0], self, port, found[1], marks)
-                for entered in self.inputs:
-                    if (entered.base or entered.edge) in (found[0], by_number(found[0])):
-                        entered.through = [*entered.through, found[1]]
+                if (entered := self._shown_by(leaf, found[0])) is not None:
+                    entered.through = [*entered.through, found[1]]
                 if marks[-1] < self.start:
                     self._let_go()
         alone = len(self.outputs) == len(live) == 1 and not written_to and self._before == _thread.looked_up
@@ -258,6 +257,18 @@ class Passage:
             _thread.looked_up += 1
         self.marks = marks
         marked.add(marks, looked_up=not self.simple)
+
+    def _shown_by(self, leaf: Tensor, base: Edge) -> Port | None:
+        """The input that an output is a view of, or shares the base with."""
+        edges = base, by_number(base)
+        sharing = [port for port in self.inputs if (port.base or port.edge) in edges]
+        node, output_nr = edge_of(leaf)
+        while len(sharing) > 1 and node is not None:  # one tensor came in at several places: which one was taken?
+            for port in sharing:
+                if port.edge in ((node, output_nr), by_number((node, output_nr))):
+                    return port
+            node, output_nr = node.next_functions[0] if node.next_functions else (None, 0)
+        return sharing[0] if sharing else None
 
     def _let_go(self) -> None:
         """Knows inputs by numbers alone: an older node now holds this passage, which must not hold the node."""
