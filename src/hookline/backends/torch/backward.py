@@ -85,7 +85,7 @@ class Backward:
         for undo in self._undo:
             undo()
         for passage in self._passages:
-            passage.by_ledger = False
+            passage.by_ledger, passage.early = False, ()
         if self._run.create_graph:
             births.mark(None)
         # Ledgers and claims know each other: without this they would hold the graph until the collector runs.
@@ -170,13 +170,17 @@ class Backward:
         return found
 
     def _layouts(self, node: Any) -> list[Layout]:
-        """Of a node that writes into a view: the layouts of the views that were looked at afterwards."""
+        """Of a node that writes into a view: the layouts of the views that were looked at afterwards.
+
+        What was written without autograd leaves no node but that of the view.
+        """
         if self._written is None:
             self._written = {}
             for one, _, edges in self._nodes:
                 if one.name() != "AsStridedBackward0":  # what autograd makes of a view once its base is written to
                     continue
                 layout = one._saved_size, one._saved_stride, one._saved_storage_offset or 0
+                self._written[one] = [layout]
                 below = edges[0][0]
                 while below is not None and below.name().endswith("CopySlices"):
                     self._written.setdefault(below, []).append(layout)
@@ -208,13 +212,24 @@ class Backward:
     def _part(self, ports: list[Port]) -> None:
         """Has each gradient of one side of a call belong to one port: that of the view that was written to."""
         sources = [
-            source for port in ports if id(port) in self._claims for source in self._claims[id(port)].sources
+            (source, port)
+            for port in ports
+            if id(port) in self._claims
+            for source in self._claims[id(port)].sources
+            if source.through is None
         ]
-        views = [source for source in sources if source.region is not None and source.through is None]
-        for source in sources if views else ():
-            before = views[: views.index(source)] if source in views else views
-            if source.through is None:
-                source.others = [other for other in before if other.ledger is source.ledger]
+        views = [(source, port) for source, port in sources if source.region is not None]
+        if len(views) > 1:  # of views of the same part, that which this graph uses as it is now
+            views.sort(key=lambda pair: not self._is_used(pair[1]))
+        before: list[Source] = []
+        for source, _ in [*views, *(pair for pair in sources if pair[0].region is None)] if views else ():
+            source.others = [other for other in before if other.ledger is source.ledger]
+            if source.region is not None:
+                before.append(source)
+
+    def _is_used(self, port: Port) -> bool:
+        number = port.seen_last() if port.seen_last is not None else 0
+        return self._known((number, 0)) is not None
 
     def _ledger_of(self, tensor: Any) -> Ledger | None:
         edge = edge_of_root(tensor)

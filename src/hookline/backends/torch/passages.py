@@ -20,6 +20,8 @@ Most calls are simple: hooks on one or two nodes tell all. Others are looked up 
 from __future__ import annotations
 
 import threading
+import weakref
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -76,7 +78,7 @@ _thread = _Thread()
 class Port:
     """The gradient of one tensor that enters or leaves a call: what an edge gets from nodes of a span."""
 
-    __slots__ = ("base", "edge", "high", "low", "numbers", "outward", "region", "through")
+    __slots__ = ("base", "edge", "high", "low", "numbers", "outward", "region", "seen_last", "through")
 
     def __init__(self, numbers: list[int], *, outward: bool) -> None:
         self.numbers, self.outward = numbers, outward
@@ -88,6 +90,8 @@ class Port:
         self.region: Region | None = None
         # Of an input: the parts that outputs show which are views of it, or of its base.
         self.through: list[Region] | tuple[()] = ()
+        self.seen_last: Callable[[], int] | None = None
+        """Of a view: the number of the node that it has now, another one if it was written to; 0 if it is gone."""
 
 
 class Passage:
@@ -107,6 +111,8 @@ class Passage:
     by_ledger = False
     """Whether the backward under way looks a simple passage up all the same."""
     told_in = -1
+    early: list[tuple[Port, Tensor]] | tuple[()] = ()
+    """Of inputs: what came in the backward under way before anything came to an output."""
     live = places_in = places_out = start = group = 0
     span = (0, 0)  # of the call: one for all of its passages, which may have made views in between
     marks: list[int] | None = None
@@ -177,6 +183,7 @@ class Passage:
         port.edge = edge_of(leaf)
         if is_view(leaf) and (found := region_of(leaf)) is not None:
             port.base, port.region = found
+            port.seen_last = partial(_number_of, leaf)
             self._versions = [*self._versions, (leaf, version(leaf))]
         self.inputs.append(port)
 
@@ -184,6 +191,10 @@ class Passage:
         """The output to go on with. `call` is one number for all hooks of a call, and no other call's that is
         under way; `references` is what the hook counted of `output`."""
         versions, self._versions = self._versions, ()
+        written_to = any(written(leaf, before) for leaf, before in versions)
+        for port in self.inputs if versions else ():
+            # Autograd gives a view another node when it is written to, or looked at after its base was.
+            port.seen_last = partial(int, port.seen_last()) if written_to and port.seen_last else None
         if self._copies is not None:
             self._copies.write_back()
         spare = kept.ids(output, references)  # before anything here holds a tensor of it
@@ -196,7 +207,7 @@ class Passage:
         if not self.start:  # it was not entered: only outputs are asked for
             self._before = _thread.looked_up
         output, live = self._on_their_own(output, live, spare)
-        self._settle(live, call, written_to=any(written(leaf, before) for leaf, before in versions))
+        self._settle(live, call, written_to=written_to)
         return output
 
     def point(self, tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
@@ -247,6 +258,7 @@ class Passage:
             _mark(edge_of(leaf), self, port, None, marks)
             if is_view(leaf) and (found := region_of(leaf)) is not None:
                 _mark(found[0], self, port, found[1], marks)
+                port.seen_last = partial(_number_of_held, weakref.ref(leaf))
                 if (entered := self._shown_by(leaf, found[0])) is not None:
                     entered.through = [*entered.through, found[1]]
                 if marks[-1] < self.start:
@@ -334,14 +346,20 @@ class Passage:
     def tell(self, port: Port, grad: Tensor, task: int) -> None:
         """Tells the gradient of a port, in the backward of that number.
 
-        That of an input only after one of an output: in a second derivative it may come to an input alone.
+        That of an input only after one of an output, which may come later, from something that was kept aside;
+        or never: in a second derivative it may come to an input alone.
         """
         if port.outward:
             self.told_in = task
             assert self.on_output is not None
             self.on_output(port.numbers, grad)
+            early, self.early = self.early, ()
+            for waiting, came in early:
+                self.tell(waiting, came, task)
         elif self.on_input is not None and self.told_in == task:
             self.on_input(port.numbers, grad)
+        elif self.on_input is not None:
+            self.early = [*self.early, (port, grad)]
 
     def ask(self, shares: list[tuple[Port, Any]], task: int, outward: bool) -> list[Any]:
         """The gradients to go on with at each port of a side."""
@@ -351,6 +369,14 @@ class Passage:
         if sink is None or self.told_in != task:
             return [grad for _, grad in shares]
         return _asked(sink, places, shares)
+
+
+def _number_of(leaf: Tensor) -> int:
+    return node_number(leaf.grad_fn)
+
+
+def _number_of_held(held: weakref.ref[Tensor]) -> int:
+    return 0 if (leaf := held()) is None or leaf.grad_fn is None else node_number(leaf.grad_fn)
 
 
 def _asked(sink: JointSink, places: int, shares: list[tuple[Port, Any]]) -> list[Any]:
