@@ -26,7 +26,7 @@ import torch
 from hookline.backends.torch.births import births
 from hookline.backends.torch.compat import EngineRun, graph_task, node_number
 from hookline.backends.torch.leaves import Edge, Region, edge_of_root
-from hookline.backends.torch.ledgers import Claim, Entry, Layout, Ledger, Source, same
+from hookline.backends.torch.ledgers import Claim, Entry, Ledger, Looked, Source, same
 from hookline.backends.torch.marks import VIEW, marked
 from hookline.backends.torch.passages import FOREVER, KEY, Passage, Port
 
@@ -42,7 +42,7 @@ class Backward:
         self._run = run
         self._nodes: Walked = []
         self._by_number: dict[int, Any] = {}
-        self._written: dict[Any, list[Layout]] | None = None
+        self._written: dict[Any, Looked] | None = None
         self._passages: list[Passage] = []
         self._claims: dict[int, Claim] = {}
         self._ledgers: dict[Edge, Ledger] = {}
@@ -92,7 +92,7 @@ class Backward:
         for claim in self._claims.values():
             claim.sources = []
         for ledger in self._ledgers.values():
-            ledger.claims, ledger.users, ledger.entries, ledger.layouts = [], [], [], list
+            ledger.claims, ledger.users, ledger.entries, ledger.looked = [], [], [], _nothing_looked_at
         self._nodes, self._passages, self._asked_for = [], [], []
         self._claims, self._ledgers, self._views, self._by_number, self._written = {}, {}, {}, {}, None
 
@@ -166,26 +166,26 @@ class Backward:
     def _ledger(self, edge: Edge) -> Ledger:
         found = self._ledgers.get(edge)
         if found is None:
-            found = self._ledgers[edge] = Ledger(edge, self._layouts)
+            found = self._ledgers[edge] = Ledger(edge, self._looked)
         return found
 
-    def _layouts(self, node: Any) -> list[Layout]:
-        """Of a node that writes into a view: the layouts of the views that were looked at afterwards.
+    def _looked(self, node: Any) -> Looked:
+        """Of a node that writes into a view: the views that were looked at afterwards.
 
         What was written without autograd leaves no node but that of the view.
         """
         if self._written is None:
             self._written = {}
-            for one, _, edges in self._nodes:
+            for one, number, edges in self._nodes:
                 if one.name() != "AsStridedBackward0":  # what autograd makes of a view once its base is written to
                     continue
                 layout = one._saved_size, one._saved_stride, one._saved_storage_offset or 0
-                self._written[one] = [layout]
+                self._written[one] = {number: layout}
                 below = edges[0][0]
                 while below is not None and below.name().endswith("CopySlices"):
-                    self._written.setdefault(below, []).append(layout)
+                    self._written.setdefault(below, {})[number] = layout
                     below = below.next_functions[0][0]
-        return self._written.get(node, [])
+        return self._written.get(node, {})
 
     def _find_users(self) -> None:
         ledgers, run = self._ledgers, self._run
@@ -211,25 +211,12 @@ class Backward:
 
     def _part(self, ports: list[Port]) -> None:
         """Has each gradient of one side of a call belong to one port: that of the view that was written to."""
-        sources = [
-            (source, port)
-            for port in ports
-            if id(port) in self._claims
-            for source in self._claims[id(port)].sources
-            if source.through is None
-        ]
-        views = [(source, port) for source, port in sources if source.region is not None]
-        if len(views) > 1:  # of views of the same part, that which this graph uses as it is now
-            views.sort(key=lambda pair: not self._is_used(pair[1]))
-        before: list[Source] = []
-        for source, _ in [*views, *(pair for pair in sources if pair[0].region is None)] if views else ():
-            source.others = [other for other in before if other.ledger is source.ledger]
-            if source.region is not None:
-                before.append(source)
-
-    def _is_used(self, port: Port) -> bool:
-        number = port.seen_last() if port.seen_last is not None else 0
-        return self._known((number, 0)) is not None
+        claims = [self._claims[id(port)] for port in ports if id(port) in self._claims]
+        sources = [(source, claim.port) for claim in claims for source in claim.sources if source.through is None]
+        views = [source for source, _ in sources if source.region is not None]
+        for source, port in sources if views else ():
+            source.others = [view for view in views if view.ledger is source.ledger]
+            source.view = port.seen_last() if port.seen_last is not None else 0
 
     def _ledger_of(self, tensor: Any) -> Ledger | None:
         edge = edge_of_root(tensor)
@@ -420,3 +407,7 @@ def _as_asked(ledger: Ledger | None, grad: Any) -> Any:
     if ledger.asked is not None:
         return ledger.asked
     return ledger.total_as_it_came() if ledger.replaced or ledger.regrouped else grad
+
+
+def _nothing_looked_at(node: Any) -> Looked:
+    return {}

@@ -110,10 +110,14 @@ class Region(NamedTuple):
 
     def shows(self, size: tuple[int, ...], stride: tuple[int, ...], offset: int) -> bool:
         """Whether a view of that layout in the same memory lies within this part."""
-        if (size, stride, offset - self.base_offset) == (self.size, self.stride, self.offset):
+        if self.is_at(size, stride, offset):
             return True
         mask = self.put(torch.zeros(self.base_size, dtype=torch.bool), torch.ones(self.size, dtype=torch.bool))
         return bool(mask.as_strided(size, stride, offset - self.base_offset).all())
+
+    def is_at(self, size: tuple[int, ...], stride: tuple[int, ...], offset: int) -> bool:
+        """Whether a view of that layout in the same memory is just this part."""
+        return (size, stride, offset - self.base_offset) == (self.size, self.stride, self.offset)
 
     def put(self, grad: Tensor, new: Tensor) -> Tensor:
         """A gradient of the base with another part."""
@@ -131,8 +135,8 @@ def region_of(leaf: Tensor) -> tuple[Edge, Region] | None:
     if not is_view(leaf):
         return None
     base = base_of(leaf)
-    if base is None or base.grad_fn is None or base.dtype != leaf.dtype or base.layout is not torch.strided:
-        return None  # a leaf's views can't be written to
+    if base is None or not base.requires_grad or base.dtype != leaf.dtype or base.layout is not torch.strided:
+        return None
     start = int(base.storage_offset())
     offset = int(leaf.storage_offset()) - start
     return edge_of(base), Region(base.size(), base.stride(), start, leaf.size(), leaf.stride(), offset)

@@ -18,6 +18,8 @@ from hookline.backends.torch.passages import Passage, Port
 Tensor = torch.Tensor
 Layout = tuple[tuple[int, ...], tuple[int, ...], int]
 """Size, stride and offset of a view in its memory."""
+Looked = dict[int, Layout]
+"""Views that were looked at after something was written into one of them, by the numbers of their nodes."""
 
 
 def added(one: Tensor, other: Tensor) -> Tensor:
@@ -62,12 +64,12 @@ class Ledger:
     """What comes to one edge, in the order of its coming.
 
     `by_entries`: it is noted one by one; else as a whole, when the node that owns the edge runs. `at_owner`:
-    claims are settled then. `layouts(node)` are those of views that were looked at after `node` wrote into one.
+    claims are settled then. `looked(node)` are the views that were looked at after `node` wrote into one.
     """
 
-    def __init__(self, edge: Edge, layouts: Callable[[Any], list[Layout]]) -> None:
+    def __init__(self, edge: Edge, looked: Callable[[Any], Looked]) -> None:
         self.node, self.output_nr = edge
-        self.layouts = layouts
+        self.looked = looked
         self.claims: list[Claim] = []
         self.users: list[tuple[Any, int, int]] = []  # (node, index of its edge, birth)
         self.seeds = 0
@@ -118,10 +120,11 @@ class Source:
 
     With a `region` the edge is that of the base of a view, and only what comes of writing into the view counts:
     this part of it. With `through` it comes of writing into another view, cut down to what that one shows.
-    What comes of writing into the view of one of the `others`, at another place of the same call, is theirs.
+    What comes of writing into the view of one of the `others`, at another place of the same call, is theirs;
+    views of one part are known by their nodes, `view` is that of this one.
     """
 
-    __slots__ = ("high", "ledger", "low", "others", "region", "through")
+    __slots__ = ("high", "ledger", "low", "others", "region", "through", "view")
 
     def __init__(
         self, ledger: Ledger, span: tuple[int, int], region: Region | None = None, through: Region | None = None
@@ -129,6 +132,7 @@ class Source:
         self.ledger, self.region, self.through = ledger, region, through
         self.low, self.high = span
         self.others: list[Source] = []
+        self.view = 0
 
     @property
     def written(self) -> Region | None:
@@ -157,8 +161,20 @@ class Source:
 
     def _owners(self, entry: Entry) -> list[Region]:
         """The parts of an entry that are others'."""
-        owners = [other for other in self.others if other._is_of(entry.node, entry.birth)]
+        if not self.others:
+            return []
+        looked = self.ledger.looked(entry.node)
+        owners = [
+            other
+            for place, other in enumerate(self.others)
+            if other._is_of(entry.node, entry.birth)
+            and (other.view not in looked, place) < (self.view not in looked, self._place)
+        ]
         return [other.region for other in owners if other.region is not None]
+
+    @property
+    def _place(self) -> int:
+        return self.others.index(self) if self in self.others else len(self.others)
 
     def _has_part(self, entry: Entry) -> bool:
         """Whether the others leave anything of an entry."""
@@ -192,7 +208,12 @@ class Source:
         written = self.written
         if not self.covers(birth):
             return False
-        return written is None or any(written.shows(*layout) for layout in self.ledger.layouts(node))
+        if written is None:
+            return True
+        return any(
+            written.shows(*layout) and (self.view in (0, number) or not written.is_at(*layout))
+            for number, layout in self.ledger.looked(node).items()
+        )
 
     def _with(self, entry: Entry, new: Tensor | None) -> Tensor:
         """A gradient of the base with another value of the port in it."""
@@ -240,8 +261,10 @@ class Claim:
 
     def share(self) -> Tensor | None:
         """What came so far."""
-        if self.whole and not self.sources[0].ledger.replaced:
-            return self.sources[0].ledger.arrived
+        ledger = self.sources[0].ledger if self.whole else None
+        # Asked before the owner runs, what came is in the entries.
+        if ledger is not None and not ledger.replaced and not (ledger.arrived is None and ledger.by_entries):
+            return ledger.arrived
         return total(source.value(entry) for source in self.sources for entry in source.entries())
 
     def replace(self, new: Tensor) -> None:

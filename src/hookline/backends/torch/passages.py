@@ -91,7 +91,7 @@ class Port:
         # Of an input: the parts that outputs show which are views of it, or of its base.
         self.through: list[Region] | tuple[()] = ()
         self.seen_last: Callable[[], int] | None = None
-        """Of a view: the number of the node that it has now, another one if it was written to; 0 if it is gone."""
+        """Of a view: the number of its node, another one if it was written to; 0 if it is gone."""
 
 
 class Passage:
@@ -193,7 +193,6 @@ class Passage:
         versions, self._versions = self._versions, ()
         written_to = any(written(leaf, before) for leaf, before in versions)
         for port in self.inputs if versions else ():
-            # Autograd gives a view another node when it is written to, or looked at after its base was.
             port.seen_last = partial(int, port.seen_last()) if written_to and port.seen_last else None
         if self._copies is not None:
             self._copies.write_back()
@@ -256,7 +255,8 @@ class Passage:
             port.low, port.high = end, FOREVER
             self.outputs.append(port)
             _mark(edge_of(leaf), self, port, None, marks)
-            if is_view(leaf) and (found := region_of(leaf)) is not None:
+            found = region_of(leaf) if is_view(leaf) else None
+            if found is not None and found[0][0].next_functions:  # not of a leaf, whose node is for good
                 _mark(found[0], self, port, found[1], marks)
                 port.seen_last = partial(_number_of_held, weakref.ref(leaf))
                 if (entered := self._shown_by(leaf, found[0])) is not None:
@@ -372,11 +372,14 @@ class Passage:
 
 
 def _number_of(leaf: Tensor) -> int:
-    return node_number(leaf.grad_fn)
+    node = (
+        leaf.grad_fn
+    )  # autograd makes a view another node when it is written to, or looked at after its base was
+    return 0 if node is None else node_number(node)
 
 
 def _number_of_held(held: weakref.ref[Tensor]) -> int:
-    return 0 if (leaf := held()) is None or leaf.grad_fn is None else node_number(leaf.grad_fn)
+    return 0 if (leaf := held()) is None else _number_of(leaf)
 
 
 def _asked(sink: JointSink, places: int, shares: list[tuple[Port, Any]]) -> list[Any]:
