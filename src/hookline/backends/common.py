@@ -149,8 +149,11 @@ class Common(Immediate):
     def backward_number(self) -> int:
         return -1
 
-    def in_recompute(self) -> bool:
+    def in_recompute(self, called: bool = False) -> bool:
         return False
+
+    def calls_under_way(self, module: Any) -> int:
+        return 0
 
     def sequence_number(self) -> int:
         return 0

@@ -238,8 +238,11 @@ class Recomputation(Protocol):
     def backward_number(self) -> int:
         """Which backward is under way; -1 where none is."""
 
-    def in_recompute(self) -> bool:
-        """Whether the forward under way repeats an earlier one."""
+    def in_recompute(self, called: bool = False) -> bool:
+        """Whether the forward under way repeats an earlier one; `called`: whether there is one to repeat."""
+
+    def calls_under_way(self, module: Any) -> int:
+        """How many calls of `module` this thread is in, one within the other; 0 where that can't be told."""
 
     def sequence_number(self) -> int:
         """A number that grows with the graph; tells calls apart for `recomputed`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hookline.backends.protocol import Backend
+from hookline.hooks.audit import times
 from hookline.hooks.calls import SiteRecord
 from hookline.hooks.select import Tree
 
@@ -34,6 +35,8 @@ def explain(
         else:
             record.why = why_silent(backend, tree, record.name, fired)
         _add(record, record.remark)
+        if record.repeats:
+            _add(record, f"its forward was repeated {times(record.repeats)} in a backward: no further calls")
     for name, remark in backend.remarks(tree.modules).items():
         site_record = recorder.recording._asked.get(name)
         if site_record is not None and site_record.calls:

@@ -13,7 +13,7 @@ from hookline.hooks.pending import Pending, call_number
 from hookline.hooks.select import Place
 from hookline.hooks.session import opened
 from hookline.trees import leaves
-from hookline.watching.steps import Key
+from hookline.watching.steps import Key, Visit
 
 if TYPE_CHECKING:
     from hookline.watching.watch import Watch
@@ -26,7 +26,8 @@ class OutputWatcher(Tap):
 
     def __init__(self, watch: Watch, place: Place, label: Label) -> None:
         self.watch, self.place, self.label = watch, place, label
-        self.calls = 0
+        self.visits: list[Visit] = []
+        self.ended = 0
         self.broken = False
         self.needs = Needs(inputs=False, replaces=False, grads=watch.grads, statistics=watch.gathered.statistics)
 
@@ -37,26 +38,38 @@ class OutputWatcher(Tap):
         references = getrefcount(output)
         if not self.belongs_here():
             return None
-        repeated = self.watch.backend.in_recompute()
-        call = self.next_call(repeated)
+        visit, repeated = self.visit()
+        key = Key(self.place.name, "output", visit, self.watch.mode)
         if not repeated:
-            self.reduce(Key(self.place.name, "output", call, self.watch.mode), output)
+            self.end(visit)
+            self.reduce(key, output)
         if not self.watch.grads:
             return None
-        key = Key(self.place.name, "grad_output", call, self.watch.mode)
-        new = self.watch.backend.heard(output, partial(self.hear, key), call_number(module, args), references)
+        hear = partial(self.hear, key._replace(kind="grad_output"))
+        new = self.watch.backend.heard(output, hear, call_number(module, args), references)
         return None if new is output else new
 
     def belongs_here(self) -> bool:
         mine = opened()
         return not self.broken and (not mine or self.watch.session.number in mine)
 
-    def next_call(self, repeated: bool) -> int:
-        """The number of this call within the forward; a recomputation repeats earlier numbers."""
-        if repeated:
-            return max(self.calls - 1, 0)
-        self.calls += 1
-        return self.calls - 1
+    def new_forward(self) -> None:
+        """Calls are counted from 0 again."""
+        self.visits, self.ended = [], 0
+
+    def visit(self) -> tuple[Visit, bool]:
+        """The call under way, and whether it repeats an earlier one, which is then the one that is meant."""
+        backend = self.watch.backend
+        if backend.in_recompute(bool(self.visits)):
+            earlier = backend.recomputed(self.visits) if self.watch.grads else None
+            return earlier or (self.visits[-1] if self.visits else Visit(0, 0)), True
+        visit = Visit(len(self.visits), backend.sequence_number() if self.watch.grads else 0)
+        self.visits.append(visit)
+        return visit, False
+
+    def end(self, visit: Visit) -> None:
+        """Numbers calls in the order in which they end, as a recording and torch's own hooks have them."""
+        visit.number, self.ended = self.ended, self.ended + 1
 
     def hear(self, key: Key, numbers: list[int], grad: Any) -> None:
         if self.watch.is_open:
@@ -95,9 +108,8 @@ class FullWatcher(OutputWatcher):
         if not self.belongs_here():
             return None
         watch = self.watch
-        repeated = watch.backend.in_recompute()
-        call = self.next_call(repeated)
-        key = Key(self.place.name, "input", call, watch.mode)
+        visit, repeated = self.visit()
+        key = Key(self.place.name, "input", visit, watch.mode)
         if not repeated:
             self.reduce(key, (args, kwargs))
         listener, new_args, new_kwargs = None, args, kwargs
@@ -108,7 +120,7 @@ class FullWatcher(OutputWatcher):
                 self.memory,
             )
             new_args, new_kwargs = listener.enter(args, kwargs)
-        self.pending.put(new_kwargs, (None if repeated else key, listener))
+        self.pending.put(new_kwargs, (None if repeated else key, visit, listener))
         return None if new_args is args and new_kwargs is kwargs else (new_args, new_kwargs)
 
     whole_calls_only = False  # it looks itself: a wrapper would count as somebody who has the output
@@ -117,8 +129,9 @@ class FullWatcher(OutputWatcher):
         references = getrefcount(output)
         if output is GONE or (entry := self.pending.take(kwargs)) is None:
             return None
-        key, listener = entry
+        key, visit, listener = entry
         if key is not None:
+            self.end(visit)
             self.reduce(key._replace(kind="output"), output)
         if listener is None:
             return None

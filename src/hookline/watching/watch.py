@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
+from threading import get_ident
 from types import TracebackType
 from typing import Any
 
@@ -146,7 +147,7 @@ class Watch:
         self._line = ""
         self._scale: float | None = None
         self._mode = "train"
-        self._depth = 0  # how deep in calls of the model, which may call itself
+        self._under_way: dict[int, int] = {}  # by thread: how deep in calls of the model, which may call itself
         self._trained = False  # an optimizer has stepped: calls alone make no steps any more
         self._by_hand = False  # steps are told, see `steps_by_hand`
         self._due = False  # an optimizer has stepped, and the model has not been called since
@@ -176,7 +177,7 @@ class Watch:
     @property
     def mode(self) -> str:
         """Whether the forward under way is one of training ("train") or not ("eval")."""
-        if not self._depth:  # a part is called without the model, as Lightning's training_step does
+        if not self._under_way:  # a part is called without the model, as Lightning's training_step does
             self._mode = "train" if self.backend.is_training(self._model) else "eval"
         return self._mode
 
@@ -204,9 +205,9 @@ class Watch:
 
     def new_forward(self) -> None:
         """Another forward begins: calls are counted from 0 again. Needed where the model itself is not called."""
-        self._depth = 0
+        self._under_way = {}
         for watcher in self._watchers:
-            watcher.calls = 0
+            watcher.new_forward()
 
     # The block
 
@@ -290,7 +291,7 @@ class Watch:
     def _is_mine(self) -> bool:
         """Whether the call under way is one of this block, and no repetition of an earlier one."""
         mine = opened()  # also when the block is being left: compiled code tells of its last calls then
-        return (not mine or self.session.number in mine) and not self.backend.in_recompute()
+        return (not mine or self.session.number in mine) and not self.backend.in_recompute(True)
 
     def _part_begins(self, module: Any, args: Any) -> None:
         if self._due and self._is_mine():
@@ -299,16 +300,23 @@ class Watch:
     def _forward_begins(self, module: Any, args: Any) -> None:
         if not self._is_mine():
             return
-        if self._depth == 0:
+        here = get_ident()
+        if self._under_way.get(here) and self.backend.calls_under_way(module) == 1:
+            self._under_way.pop(here, None)  # an exception ended the one that was
+        if not self._under_way:
             self.finish_step()
             self.new_forward()
             self._mode = self.mode
-        self._depth += 1
+        self._under_way[here] = self._under_way.get(here, 0) + 1
 
     def _forward_ends(self, module: Any, args: Any, output: Any) -> None:
         if not self._is_mine():
             return
-        self._depth = 0
+        here = get_ident()
+        depth = self._under_way.pop(here, 1)
+        if depth > 1 and self.backend.calls_under_way(module) > 1:
+            self._under_way[here] = depth - 1
+            return
         if not self._trained and not self.backend.needs_gradient(output):
             with self._stepping:
                 if self.is_open:

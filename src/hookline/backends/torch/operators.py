@@ -100,7 +100,7 @@ class OperatorMode(QuickDispatchMode):
         scopes, calls = local.scopes, local.calls.get(module)
         if calls is None:
             calls = local.calls[module] = []
-        if (scopes and scopes[-1].muted) or (graph_task() != -1 and compat.in_recompute()):
+        if (scopes and scopes[-1].muted) or (graph_task() != -1 and compat.in_recompute(bool(calls))):
             repeated = recomputed(calls)
             scope = Scope(module, repeated.call if repeated else 0, start, number, True)
         else:
