@@ -87,6 +87,8 @@ def _can_fuse(layer: nn.TransformerEncoderLayer) -> bool:
 
 
 def has_no_forward(module: nn.Module) -> bool:
+    if isinstance(module, torch.jit.ScriptModule):  # its class answers to no question about a forward
+        return not hasattr(module, "forward")
     return "forward" not in vars(module) and type(module).forward is nn.Module.forward
 
 
