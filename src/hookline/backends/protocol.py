@@ -6,7 +6,7 @@ A new framework is a folder with a class that has these methods. Most of what fr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol
@@ -283,8 +283,8 @@ class Training(Protocol):
 class Auditing(Protocol):
     """What the audit of a recording asks."""
 
-    def why_silent(self, modules: dict[str, Any], name: str) -> str | None:
-        """What the code tells of a module that was never called."""
+    def why_silent(self, modules: dict[str, Any], name: str, silent: Collection[str] = ()) -> str | None:
+        """What the code tells of a module that was never called; those in `silent` are known not to have run."""
 
     def remarks(self, modules: dict[str, Any]) -> dict[str, str]:
         """What looking changed, by site."""

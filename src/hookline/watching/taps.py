@@ -28,7 +28,9 @@ class OutputWatcher(Tap):
         self.watch, self.place, self.label = watch, place, label
         self.visits: list[Visit] = []
         self.ended = 0
-        self.broken = False
+        self.fired = self.heard = self.repeats = self.elsewhere = 0  # over all steps, for the audit
+        self.broken: str | None = None
+        self.remark: str | None = None
         self.needs = Needs(inputs=False, replaces=False, grads=watch.grads, statistics=watch.gathered.statistics)
 
     def wishes(self) -> list[Wish]:
@@ -49,9 +51,15 @@ class OutputWatcher(Tap):
         new = self.watch.backend.heard(output, hear, call_number(module, args), references)
         return None if new is output else new
 
+    under_way = 0
+    """How many calls were entered and never left, where that is known."""
+
     def belongs_here(self) -> bool:
         mine = opened()
-        return not self.broken and (not mine or self.watch.session.number in mine)
+        if mine and self.watch.session.number not in mine:
+            self.elsewhere += 1
+            return False
+        return self.broken is None
 
     def new_forward(self) -> None:
         """Calls are counted from 0 again."""
@@ -61,6 +69,7 @@ class OutputWatcher(Tap):
         """The call under way, and whether it repeats an earlier one, which is then the one that is meant."""
         backend = self.watch.backend
         if backend.in_recompute(bool(self.visits)):
+            self.repeats += 1
             earlier = backend.recomputed(self.visits) if self.watch.grads else None
             return earlier or (self.visits[-1] if self.visits else Visit(0, 0)), True
         visit = Visit(len(self.visits), backend.sequence_number() if self.watch.grads else 0)
@@ -70,22 +79,24 @@ class OutputWatcher(Tap):
     def end(self, visit: Visit) -> None:
         """Numbers calls in the order in which they end, as a recording and torch's own hooks have them."""
         visit.number, self.ended = self.ended, self.ended + 1
+        self.fired += 1
 
     def hear(self, key: Key, numbers: list[int], grad: Any) -> None:
         if self.watch.is_open:
+            self.heard += 1
             self.reduce(key, self.watch.unscaled(grad))
 
     def reduce(self, key: Key, tree: Any) -> None:
         """Adds the statistics of every tensor in `tree`; a failure is reported once and ends this site's."""
+        if self.broken is not None:
+            return
         try:
             for leaf in leaves(tree, self.watch.backend.tensor):
                 self.watch.gathered.add(key, leaf)
         except Exception as error:  # whatever it is, training goes on
-            self.broken = True
-            warnings.warn(
-                f"watching {key.site!r} ({key.kind}) failed and stops: {type(error).__name__}: {error}",
-                stacklevel=2,
-            )
+            failed = f"({key.kind}) failed and stops: {type(error).__name__}: {error}"
+            self.broken = f"measuring it {failed}"
+            warnings.warn(f"watching {key.site!r} {failed}", stacklevel=2)
 
 
 class FullWatcher(OutputWatcher):
@@ -100,6 +111,10 @@ class FullWatcher(OutputWatcher):
         self.needs = self.needs._replace(inputs=True)
         # One for all steps: taps that are known already need no new program where one is compiled.
         self.entrance = FunctionTap(self.before, label, after=False, needs=self.needs)
+
+    @property
+    def under_way(self) -> int:  # type: ignore[override]
+        return len(self.pending)
 
     def wishes(self) -> list[Wish]:
         return [Wish(self.place.module, self.entrance), Wish(self.place.module, self)]
@@ -136,4 +151,5 @@ class FullWatcher(OutputWatcher):
         if listener is None:
             return None
         new = listener.leave(output, call_number(module, args), references)
+        self.remark = listener.remark or self.remark
         return None if new is output else new
