@@ -816,3 +816,34 @@ def test_hooks_of_a_tensor_are_those_on_its_gradient_and_on_accumulation():
     x.register_hook(first)
     x.register_post_accumulate_grad_hook(second)
     assert compat.tensor_hooks(x) == [first, second]
+
+
+def test_calls_under_way_are_frames_of_the_stack():
+    class Nested(torch.nn.Module):
+        def forward(self, depth):
+            seen.append(compat.calls_under_way(self))
+            return self(depth - 1) if depth else None
+
+    seen = []
+    module = Nested()
+    module.register_forward_pre_hook(lambda m, args: seen.append(compat.calls_under_way(m)))
+    module(1)
+    assert seen == [1, 1, 2, 2] and compat.calls_under_way(module) == 0
+
+
+def test_the_backward_of_a_function_is_known_from_a_hook_on_its_tensor():
+    class Own(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, grad):
+            seen.append((compat.in_recompute(True), compat.in_recompute(False)))
+            return grad
+
+    seen = []
+    y = Own.apply(torch.ones(1, requires_grad=True))
+    y.register_hook(lambda grad: seen.append(compat.in_recompute(True)))
+    y.backward()
+    assert seen == [False, (True, False)]

@@ -7,7 +7,7 @@ What a framework has no way to do raises what its declaration says (`capabilitie
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -149,8 +149,11 @@ class Common(Immediate):
     def backward_number(self) -> int:
         return -1
 
-    def in_recompute(self) -> bool:
+    def in_recompute(self, called: bool = False) -> bool:
         return False
+
+    def calls_under_way(self, module: Any) -> int:
+        return 0
 
     def sequence_number(self) -> int:
         return 0
@@ -176,7 +179,7 @@ class Common(Immediate):
 
     # The audit
 
-    def why_silent(self, modules: dict[str, Any], name: str) -> str | None:
+    def why_silent(self, modules: dict[str, Any], name: str, silent: Collection[str] = ()) -> str | None:
         return None
 
     def remarks(self, modules: dict[str, Any]) -> dict[str, str]:

@@ -189,6 +189,7 @@ class SiteRecord:
         self._calls: list[Call] = []
         self.why: str | None = None
         self.remark: str | None = None  # what looking may have changed
+        self.repeats = 0  # forwards that repeated an earlier call
         self._param_grads: dict[str, Any] | None = None
         self.no_param_grads: Unsupported | None = None  # what reading them raises, where there can't be any
 
@@ -206,6 +207,11 @@ class SiteRecord:
                 call._output = output
                 self._calls.append(call)
         return self._calls
+
+    @property
+    def has_calls(self) -> bool:
+        """Whether there is a call; it makes none of what events left."""
+        return bool(self.outputs or self._calls)
 
     @property
     def output(self) -> Any:

@@ -103,10 +103,11 @@ class Edits(ExitStack):
     def audit(self) -> Audit:
         """For every edit: applied so many times, or never, and why; of a weight also what it went through."""
         fired = [edit.name for edit in self._edits if edit.fired]
+        silent = {edit.name for edit in self._edits} - {*fired}
         return Audit(
             entry
             for edit in self._edits
-            for entry in edit.entries(partial(why_silent, self._backend, self._tree, edit.name, fired))
+            for entry in edit.entries(partial(why_silent, self._backend, self._tree, edit.name, fired, silent))
         )
 
 

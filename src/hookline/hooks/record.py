@@ -237,9 +237,10 @@ class _SiteRecorder(Tap):
         if mine and recorder.number not in mine:
             self.elsewhere += 1
             return
-        if recorder.backward_number() != -1 and recorder.in_recompute():
-            return
         record, store = self.record, self.store
+        if recorder.backward_number() != -1 and recorder.in_recompute(record.has_calls):
+            record.repeats += 1
+            return
         if store.copy is not None and type(output) is recorder.tensor:
             stored = store.copy(output)
         else:
@@ -281,7 +282,8 @@ class _FullSiteRecorder(_SiteRecorder):
             return None
         backend = recorder._backend
         call: Call | None
-        if backend.in_recompute():
+        if backend.in_recompute(self.record.has_calls):
+            self.record.repeats += 1
             call, earlier = None, backend.recomputed(self.record.calls) if recorder.grads else None
             listener = earlier and backend.listener(earlier.take_input_grad, earlier.take_output_grad, None)
         else:

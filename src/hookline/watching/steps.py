@@ -19,12 +19,25 @@ BY_CHANNEL = ("output", "input", "grad_output", "grad_input")
 COLUMNS = ("count", "mean", "std", "min", "max", "absmax", "l2", "zeros", "near_zero", "nan", "inf")
 
 
+class Visit:
+    """One call of a site within its forward, by its number, which is final when the call ends.
+
+    `sequence` and `repeated_in` are for the backend's `recomputed`.
+    """
+
+    __slots__ = ("number", "repeated_in", "sequence")
+
+    def __init__(self, number: int, sequence: int) -> None:
+        self.number, self.sequence = number, sequence
+        self.repeated_in: Any = None
+
+
 class Key(NamedTuple):
     """What one row of a step is about."""
 
     site: str
     kind: str
-    call: int
+    call: int | Visit
     mode: str
 
 
@@ -89,8 +102,8 @@ class Gathered:
         """The rows of the step, after one transfer for all of them; nothing is gathered any more."""
         self._latest = None
         with self._adding:
-            reduced, self._reduced = self._reduced, {}
-            channels, self._channels = self._channels, {}
+            reduced, self._reduced = _numbered(self._reduced), {}
+            channels, self._channels = _numbered(self._channels), {}
             numbers, self._numbers = self._numbers, {}
         stats = iter(collect([part for parts in reduced.values() for part in parts]))
         rows: dict[Key, Row] = {}
@@ -120,6 +133,15 @@ class Gathered:
             each = [Stats.merged(same) for same in zip(*(next(arrived) for _ in parts), strict=False)]
             table = [channel.row() for channel in each]
             rows[key]["channels"] = {name: [row[name] for row in table] for name in COLUMNS}
+
+
+def _numbered(gathered: dict[Key, list[Reduced]]) -> dict[Key, list[Reduced]]:
+    """What was gathered, by numbers of calls: parts with one number go together."""
+    found: dict[Key, list[Reduced]] = {}
+    for key, parts in gathered.items():
+        number = key.call.number if isinstance(key.call, Visit) else key.call
+        found.setdefault(key._replace(call=number), []).extend(parts)
+    return found
 
 
 def _add_ratios(rows: dict[Key, Row]) -> None:

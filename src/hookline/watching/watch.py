@@ -11,12 +11,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
+from threading import get_ident
 from types import TracebackType
 from typing import Any
 
 from hookline.backends import resolve
 from hookline.backends.protocol import COUNTING, Backend, FunctionTap, Label, Rank, Wish
 from hookline.errors import InvalidArgument
+from hookline.hooks.audit import Audit
 from hookline.hooks.handles import Handle, all_or_nothing
 from hookline.hooks.keeping import facts_of
 from hookline.hooks.operators import Chosen, Ops
@@ -28,6 +30,7 @@ from hookline.schedule import Schedule, as_schedule
 from hookline.sinks import Sink
 from hookline.sinks.frames import Row
 from hookline.sinks.protocol import sinks_of
+from hookline.watching.audit import Seen, audited
 from hookline.watching.operators import WatchedOps
 from hookline.watching.progress import Progress
 from hookline.watching.steps import Gathered, Wanted
@@ -94,6 +97,7 @@ def watch(
     return Watch(
         backend,
         model,
+        tree,
         select(tree, where),
         as_schedule(every),
         Table(keep, sinks_of(to)),
@@ -114,6 +118,7 @@ class Watch:
         self,
         backend: Backend,
         model: Any,
+        tree: Tree,
         places: list[Place],
         schedule: Schedule,
         table: Table,
@@ -132,7 +137,7 @@ class Watch:
         self.is_open = False
         self.now = 0
         self.gathered = Gathered(wanted, backend.version)
-        self._model, self._places = model, places
+        self._model, self._tree, self._places = model, tree, places
         self._schedule, self._table = schedule, table
         self._inputs, self._scaler, self._show_progress = inputs, scaler, progress
         self._progress = Progress(wanted=False)
@@ -146,10 +151,12 @@ class Watch:
         self._line = ""
         self._scale: float | None = None
         self._mode = "train"
-        self._depth = 0  # how deep in calls of the model, which may call itself
+        self._under_way: dict[int, int] = {}  # by thread: how deep in calls of the model, which may call itself
         self._trained = False  # an optimizer has stepped: calls alone make no steps any more
         self._by_hand = False  # steps are told, see `steps_by_hand`
         self._due = False  # an optimizer has stepped, and the model has not been called since
+        self._recorded = False  # any step was one to be recorded
+        self._audit: Audit | None = None  # of a block that was left
         self._recording = False  # the step under way is one that is recorded
         self._stepping = threading.RLock()  # any thread that calls the model may end a step
 
@@ -162,6 +169,14 @@ class Watch:
         with self._stepping:
             self.finish_step()
             return self._table.rows(site, kind, step)
+
+    def audit(self) -> Audit:
+        """For every site and parameter: measured so many times, or never, and why."""
+        return self._account() if self._audit is None else self._audit
+
+    def _account(self, error: BaseException | None = None) -> Audit:
+        seen = Seen(self.backend, self._tree, self._watchers, self._weights, self._ops, self._recorded, error)
+        return audited(seen)
 
     def plot(self, site: str | None = None, kind: str = "output") -> Any:
         """The Figure with mean, std and near-zero curves and colourful dimensions of the chosen sites."""
@@ -176,7 +191,7 @@ class Watch:
     @property
     def mode(self) -> str:
         """Whether the forward under way is one of training ("train") or not ("eval")."""
-        if not self._depth:  # a part is called without the model, as Lightning's training_step does
+        if not self._under_way:  # a part is called without the model, as Lightning's training_step does
             self._mode = "train" if self.backend.is_training(self._model) else "eval"
         return self._mode
 
@@ -204,9 +219,9 @@ class Watch:
 
     def new_forward(self) -> None:
         """Another forward begins: calls are counted from 0 again. Needed where the model itself is not called."""
-        self._depth = 0
+        self._under_way = {}
         for watcher in self._watchers:
-            watcher.calls = 0
+            watcher.new_forward()
 
     # The block
 
@@ -262,6 +277,7 @@ class Watch:
             self._end_step(self.now)  # what came after the last optimizer step, validation say
         self._progress.close()
         self._table.close()
+        self._audit = self._account(error)
         # These refer to the watch, and taps that call a watcher to that: no cycle is left.
         for watcher in self._watchers:
             if isinstance(watcher, FullWatcher):
@@ -290,7 +306,7 @@ class Watch:
     def _is_mine(self) -> bool:
         """Whether the call under way is one of this block, and no repetition of an earlier one."""
         mine = opened()  # also when the block is being left: compiled code tells of its last calls then
-        return (not mine or self.session.number in mine) and not self.backend.in_recompute()
+        return (not mine or self.session.number in mine) and not self.backend.in_recompute(True)
 
     def _part_begins(self, module: Any, args: Any) -> None:
         if self._due and self._is_mine():
@@ -299,16 +315,23 @@ class Watch:
     def _forward_begins(self, module: Any, args: Any) -> None:
         if not self._is_mine():
             return
-        if self._depth == 0:
+        here = get_ident()
+        if self._under_way.get(here) and self.backend.calls_under_way(module) == 1:
+            self._under_way.pop(here, None)  # an exception ended the one that was
+        if not self._under_way:
             self.finish_step()
             self.new_forward()
             self._mode = self.mode
-        self._depth += 1
+        self._under_way[here] = self._under_way.get(here, 0) + 1
 
     def _forward_ends(self, module: Any, args: Any, output: Any) -> None:
         if not self._is_mine():
             return
-        self._depth = 0
+        here = get_ident()
+        depth = self._under_way.pop(here, 1)
+        if depth > 1 and self.backend.calls_under_way(module) > 1:
+            self._under_way[here] = depth - 1
+            return
         if not self._trained and not self.backend.needs_gradient(output):
             with self._stepping:
                 if self.is_open:
@@ -336,8 +359,9 @@ class Watch:
         try:
             work()
         except Exception as error:  # training goes on, whatever it is
-            self._weights = None
-            warnings.warn(f"watching parameters failed and stops: {type(error).__name__}: {error}", stacklevel=2)
+            assert self._weights is not None
+            self._weights.stopped = f"watching parameters failed and stops: {type(error).__name__}: {error}"
+            warnings.warn(self._weights.stopped, stacklevel=2)
 
     def _end_step(self, next_step: int) -> None:
         with self._stepping:
@@ -355,6 +379,7 @@ class Watch:
     def _switch(self, step: int) -> None:
         """Puts the taps on for a step that is recorded and takes them off for one that is not."""
         wanted = self.is_open and self._schedule(step)
+        self._recorded |= wanted
         if wanted and self._taps is None:
             wishes = [wish for watcher in self._watchers for wish in watcher.wishes()]
             placements: list[Callable[[], Callable[[], None]]] = [partial(self.backend.place, wishes)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -53,7 +53,7 @@ def has_construct(module: nn.Cell) -> bool:
     return not isinstance(module, HOLDERS) and type(module).construct is not nn.Cell.construct
 
 
-def why_silent(modules: dict[str, Any], name: str) -> str | None:
+def why_silent(modules: dict[str, Any], name: str, silent: Collection[str] = ()) -> str | None:
     """What is known of a cell that never fired."""
     cell = modules[name]
     if not has_construct(cell):

@@ -14,10 +14,12 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import cache
 from operator import attrgetter, methodcaller
+from types import FrameType
 from typing import Any, NoReturn, TypeVar
 
 import torch
 from torch._ops import _len_torch_dispatch_stack_pre_dispatch
+from torch.autograd.function import BackwardCFunction
 from torch.autograd.variable import Variable
 from torch.utils._python_dispatch import (
     TorchDispatchMode,
@@ -262,14 +264,47 @@ def base_of(tensor: torch.Tensor) -> torch.Tensor | None:
     return tensor._base if is_view(tensor) else None
 
 
-def in_recompute() -> bool:
-    """Whether this forward is a recomputation by torch.utils.checkpoint, in either mode."""
+def in_recompute(called: bool = False) -> bool:
+    """Whether this forward is a recomputation: by torch.utils.checkpoint, in either mode.
+
+    Where the module was `called` before, also by the backward of somebody's own autograd.Function: reversible
+    layers and the like run again there what their forward ran. What runs there for the first time is new.
+    """
     if graph_task() == -1:
         return False
     node = current_node()
     if node is not None and node.name().startswith("CheckpointFunction"):
         return True
-    return in_unpacking()
+    return in_unpacking() or (called and isinstance(node, BackwardCFunction) and _is_running(_FUNCTIONS_BACKWARD))
+
+
+_FUNCTIONS_BACKWARD = BackwardCFunction.apply.__code__
+
+
+def _is_running(code: Any) -> bool:
+    """Whether this thread is within a call of a function, told by its code. The node alone does not tell: hooks
+    on a tensor run for it, too."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code is not code:
+        frame = frame.f_back
+    return frame is not None
+
+
+def calls_under_way(module: torch.nn.Module) -> int:
+    """How many calls of `module` this thread is in, one within the other; 0 in compiled code, which can't tell.
+
+    Hooks don't run when an exception passes; frames of the stack are gone with their call.
+    """
+    found = 0
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code is _CALL and frame.f_locals["self"] is module:
+            found += 1
+        frame = frame.f_back
+    return found
+
+
+_CALL = torch.nn.Module._call_impl.__code__
 
 
 def in_unpacking() -> bool:

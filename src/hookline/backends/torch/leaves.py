@@ -12,6 +12,7 @@ import torch
 from torch import nn
 from torch.autograd.graph import get_gradient_edge
 
+from hookline.backends.torch.attribution import unseen
 from hookline.backends.torch.compat import (
     aside,
     base_of,
@@ -58,7 +59,8 @@ def edge_of(leaf: Tensor) -> Edge:
     node = leaf.grad_fn
     if node is not None:
         return node, leaf.output_nr
-    edge = get_gradient_edge(leaf)
+    with unseen:  # torch makes a view to find it
+        edge = get_gradient_edge(leaf)
     return edge.node, edge.output_nr
 
 

@@ -41,6 +41,7 @@ class _Thread(threading.local):
         self.suspended = False
         self.quiet: Callable[[], Any] | None = None  # keeps what listeners do from other modes
         self.trail = Trail()
+        self.known = 0  # in a backward: nodes below this number were made by operators seen so far
 
 
 class OperatorMode(QuickDispatchMode):
@@ -100,7 +101,7 @@ class OperatorMode(QuickDispatchMode):
         scopes, calls = local.scopes, local.calls.get(module)
         if calls is None:
             calls = local.calls[module] = []
-        if (scopes and scopes[-1].muted) or (graph_task() != -1 and compat.in_recompute()):
+        if (scopes and scopes[-1].muted) or (graph_task() != -1 and compat.in_recompute(bool(calls))):
             repeated = recomputed(calls)
             scope = Scope(module, repeated.call if repeated else 0, start, number, True)
         else:
@@ -120,6 +121,7 @@ class OperatorMode(QuickDispatchMode):
         else:
             node = current_node() if scope.muted else None
             local.trail.mark(None if node is None else self._scope_of(node))
+            local.known = compat.sequence_number()
 
     @contextmanager
     def suspended(self) -> Iterator[None]:
@@ -146,11 +148,12 @@ class OperatorMode(QuickDispatchMode):
             yield
             return
         scopes, local.scopes = local.scopes, []  # a model may call backward in its forward
+        known, local.known = local.known, compat.sequence_number()
         try:
             with self.running():
                 yield
         finally:
-            local.scopes = scopes
+            local.scopes, local.known = scopes, known
             local.trail.mark(scopes[-1] if scopes else None)
 
     def _scope_of(self, node: Any) -> Scope | None:
@@ -244,10 +247,15 @@ class OperatorMode(QuickDispatchMode):
         if node is None:
             return None
         scope = self._scope_of(node)
+        local = self.local
+        if (next_number := compat.sequence_number()) > local.known:
+            # With create_graph: nodes of a second derivative are of the call whose backward makes them.
+            local.trail.mark(scope, local.known)
+            local.known = next_number
         if scope is None:
             return None
         if compat.in_unpacking() or node.name().startswith("CheckpointFunction"):
-            self.local.trail.mark(scope)  # a recomputation of code outside of any module
+            local.trail.mark(scope)  # a recomputation of code outside of any module
             return None
         task = graph_task()
         if scope.backward is None or scope.task != task:

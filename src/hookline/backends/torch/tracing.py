@@ -28,6 +28,7 @@ from hookline.backends.torch.standins import (
     home_of,
     is_on_meta,
     mapped,
+    why_not_fake,
 )
 from hookline.backends.torch.taps import place
 from hookline.errors import InvalidArgument
@@ -48,9 +49,9 @@ def traced_run(model: nn.Module, args: Any, kwargs: Any, *, real: bool = False, 
     if has_lazy(model):
         notes.append("parameters of lazy modules are those that this input gives them")
     on_meta = is_on_meta(model)
-    if isinstance(model, torch.jit.ScriptModule) and not real:
+    if not real and not on_meta and (why := why_not_fake(model, (args, kwargs))) is not None:
         real = True
-        notes.append("ran with real tensors: a ScriptModule does not run on fake ones")
+        notes.append(f"ran with real tensors: {why}")
     if not real:
         facts = _one_run(model, args, kwargs, real=False, flow=flow)
         error = facts.error
@@ -208,10 +209,12 @@ class _Watch(DispatchMode):  # type: ignore[misc]
 
     @staticmethod
     def _is_new(tensor: torch.Tensor, seen: dict[int, Any]) -> bool:
-        storage = storage_of(tensor)
-        if storage is None or id(storage) in seen:
+        memory = storage_of(tensor)
+        if memory is None and (tensor.layout is not torch.strided or tensor.is_nested):
+            memory = tensor  # it keeps its values in tensors of its own
+        if memory is None or id(memory) in seen:
             return False
-        seen[id(storage)] = storage
+        seen[id(memory)] = memory
         return True
 
 

@@ -71,7 +71,7 @@ class _PartForward(ReplacedForward):
         if not mode.open or not mode.listener.is_mine():
             return self.original(*args, **kwargs)
         local = mode.local
-        if local.depth == 0 and not compat.in_recompute():
+        if local.depth == 0 and not compat.in_recompute(bool(local.calls)):
             local.calls = {}
         with mode.running():
             scope = mode.enter(self._name, self._start)
@@ -93,7 +93,7 @@ class _ModelForward(ReplacedForward):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         local = self._mode.local
-        if local.depth == 0 and not compat.in_recompute():
+        if local.depth == 0 and not compat.in_recompute(bool(local.calls)):
             local.calls = {}
         local.depth += 1
         try:
