@@ -187,6 +187,15 @@ class Points(Point):
         return a * 3 + b * 7
 
 
+class Norm(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.BatchNorm1d(3)
+
+    def forward(self, x):
+        return self.norm(x)
+
+
 class Mlp(nn.Module):
     def __init__(self):
         super().__init__()
@@ -214,6 +223,7 @@ MODELS = {
         Inplace,
         Point,
         Points,
+        Norm,
         Mlp,
     )
 }

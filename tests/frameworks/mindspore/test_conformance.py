@@ -189,6 +189,15 @@ class Points(Point):
         return a * 3 + b * 7
 
 
+class Norm(nn.Cell):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.BatchNorm1d(3)
+
+    def construct(self, x):
+        return self.norm(x)
+
+
 class Mlp(nn.Cell):
     def __init__(self):
         super().__init__()
@@ -217,6 +226,7 @@ MODELS = {
         Inplace,
         Point,
         Points,
+        Norm,
         Mlp,
     )
 }

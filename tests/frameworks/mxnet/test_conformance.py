@@ -203,6 +203,16 @@ class Points(Point):
         return a * 3 + b * 7
 
 
+class Norm(gluon.HybridBlock):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.BatchNorm(in_channels=3)
+        self.initialize()
+
+    def hybrid_forward(self, F, x):
+        return self.norm(x)
+
+
 class Filled(gluon.HybridBlock):
     """A net that gets its numbers by the names of its parameters."""
 
@@ -253,6 +263,7 @@ MODELS = {
         Inplace,
         Point,
         Points,
+        Norm,
         Mlp,
     )
 }

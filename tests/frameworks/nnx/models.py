@@ -169,6 +169,14 @@ class Relu(nnx.Module):
         return jax.nn.relu(x)
 
 
+class Norm(nnx.Module):
+    def __init__(self):
+        self.norm = nnx.BatchNorm(3, rngs=nnx.Rngs(0))
+
+    def __call__(self, x):
+        return self.norm(x)
+
+
 class Mlp(nnx.Module):
     def __init__(self, sizes=(4, 3, 2), weights=reference.WEIGHTS):
         rngs = nnx.Rngs(0)
@@ -200,6 +208,7 @@ MODELS = {
         Silent,
         Point,
         Points,
+        Norm,
         Mlp,
     )
 }

@@ -19,6 +19,7 @@ all models take one tensor x and return one, unless said otherwise. Names are th
 | inplace | `first` Times(2), y = first(x), y is then overwritten with zeros in place: y + 1 |
 | point | with `hook`: hook(x * 2) * 3 |
 | points | with `hook`: a, b = hook(x * 2, x * 5); a * 3 + b * 7 |
+| norm | `norm`, batch normalisation of 3 features with a scale and a shift: norm(x) |
 | mlp | `fc1` dense 4 to 3, `act` ReLU, `fc2` dense 3 to 2, with the numbers of `reference.WEIGHTS` |
 """
 
