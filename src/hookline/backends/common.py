@@ -169,7 +169,7 @@ class Common(Immediate):
     def lost(self, before: Any, after: Any, grad: Any) -> float | None:
         """The share of elements with a gradient that a step left as they were; None in full precision."""
         old, new = self.host(before), self.host(after)
-        if new.dtype.itemsize > 2:
+        if self.nbytes(after) > 2 * new.size:
             return None
         moved = self.host(grad) != 0
         return float((moved & (old == new)).sum() / max(int(moved.sum()), 1))

@@ -39,6 +39,12 @@ def _below(cell: nn.Cell, name: str, above: tuple[int, ...]) -> Iterator[tuple[s
             yield from _below(part, dot + own, (*above, id(cell)))
 
 
+def own_parameters(module: nn.Cell) -> dict[str, Any]:
+    """A cell's own parameters by attribute, without moving statistics."""
+    found = compat.parameters(module).items()
+    return {name: parameter for name, parameter in found if not compat.is_state(name, parameter)}
+
+
 def tensors_of(model: nn.Cell) -> dict[str, Any]:
     """Every parameter and buffer by its dotted name, tied ones under each of their names."""
     found = {}
