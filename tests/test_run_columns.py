@@ -113,7 +113,7 @@ def test_what_is_there_and_has_no_rows_is_empty(run, tmp_path):
 
 def test_plots_name_what_there_is(run):
     rows = run.rows()
-    with pytest.raises(hookline.NoSuchSite, match="Did you mean 'fc'"):
+    with pytest.raises(hookline.InvalidArgument, match=r"no site matches 'fcc'. Did you mean 'fc'"):
         plots.curves(rows, "mean", "fcc")
     with pytest.raises(hookline.InvalidArgument, match=r"no 'outputs' rows. Did you mean 'output'"):
         plots.curves(rows, kind="outputs")

@@ -39,9 +39,8 @@ def chosen(rows: list[Row], site: str | None, kind: str, *, mode: str = "train")
     if not any(found.values()):
         kinds = sorted({row["kind"] for row in rows})
         if rows and matches is not None and not any(matches(row["site"]) for row in rows):
-            raise NoSuchSite(
-                site, dict.fromkeys(row["site"] for row in rows), "(These are the sites of the rows.)"
-            )
+            missing = NoSuchSite(site, dict.fromkeys(row["site"] for row in rows))
+            raise InvalidArgument(f"there is nothing to plot: {missing}")
         raise InvalidArgument(
             f"there is nothing to plot: no {kind!r} rows"
             + (f" of sites {site!r}" if site else "")
