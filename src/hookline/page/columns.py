@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hookline.sinks.database import GROUP, Reader
-from hookline.sinks.frames import COUNTS, FLOATS, unpack_columns, unpack_histograms
+from hookline.sinks.frames import COUNTS, FLOATS
 
 STATS = (*FLOATS, *COUNTS)
 AT_ONCE = 32
@@ -88,13 +88,14 @@ class FileColumns:
         frames = 0
         while self.read < self.there:
             got = self.reader.frames(self.read, AT_ONCE)
-            for number, group, block in got:
-                columns, extra = unpack_columns(block.stats)
-                self._groups.setdefault(group, _Group()).add(columns, extra)
-                self.steps.update(np.unique(columns["step"]).tolist())
-                self.read = number
+            for frame in got:
+                self._groups.setdefault(frame.group, _Group()).add(frame.columns, frame.extra)
+                self.steps.update(np.unique(frame.columns["step"]).tolist())
+                self.read = frame.number
             frames += len(got)
-            if not got or time.monotonic() > until:
+            if not got:  # what is left is damaged
+                self.read = self.there
+            if time.monotonic() > until:
                 break
         if frames:
             known = self.reader.series()
@@ -133,13 +134,13 @@ class _Histograms:
 
     def catch_up(self, reader: Reader, group: int) -> None:
         while got := reader.frames(self._after, AT_ONCE, group):
-            for number, _, block in got:
-                columns, _ = unpack_columns(block.stats)
-                lengths, bins, counts, _ = unpack_histograms(block)
+            for frame in got:
+                assert frame.hists is not None
+                lengths, bins, counts, _ = frame.hists
                 lengths = np.maximum(lengths, 0)
-                series, steps = np.repeat(columns["series"], lengths), np.repeat(columns["step"], lengths)
+                series, steps = (np.repeat(frame.columns[name], lengths) for name in ("series", "step"))
                 self._chunks.append((series.astype(np.int32), steps, bins.astype(np.uint16), counts))
-                self._after, self._sorted = number, False
+                self._after, self._sorted = frame.number, False
 
     def of(self, number: int) -> Counted:
         if not self._chunks:

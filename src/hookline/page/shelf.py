@@ -13,6 +13,7 @@ from typing import Any
 from hookline.errors import RunError
 from hookline.page.reading import FILES, SILENT, OpenRun, facts, state_of
 from hookline.sinks.database import Reader
+from hookline.sinks.opening import run_files
 
 DEEPEST = 4
 MOST_RUNS = 1000
@@ -73,16 +74,18 @@ class Shelf:
 
 def _glance(name: str, path: Path) -> dict[str, Any] | None:
     """None for a run that is just being made."""
-    files = sorted(path.glob(FILES))
-    made = files[0].stat()
-    if not made.st_size and time.time() - made.st_mtime < SILENT:
-        return None
+    made = min(file.lstat().st_mtime for file in path.glob(FILES))
     try:
+        files = run_files(path)
+        if not files and time.time() - made < SILENT:
+            return None
+        if not files:
+            raise RunError(f"there is no run in {path}: its files are empty.")
         meta = facts(files)
         last = max(_last_step(file) for file in files)
     except RunError as error:
         return {"name": name, "error": str(error)}
-    size = sum(part.stat().st_size for part in path.glob("rank*.sqlite*"))
+    size = sum(part.lstat().st_size for part in path.glob("rank*.sqlite*"))
     return {
         "name": name,
         "model": meta.get("model"),
@@ -95,5 +98,8 @@ def _glance(name: str, path: Path) -> dict[str, Any] | None:
 
 
 def _last_step(file: Path) -> int:
-    with closing(Reader(file)) as reader:
-        return reader.last_frame()[1]
+    try:
+        with closing(Reader(file)) as reader:
+            return reader.last_frame()[1]
+    except RunError:  # one of many files: the page tells of it
+        return -1
