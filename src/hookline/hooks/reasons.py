@@ -34,6 +34,7 @@ def explain(
         else:
             record.why = why_silent(backend, tree, record.name, fired)
         _add(record, record.remark)
+        _add(record, recorder._store.not_kept.get(record.name))
     for name, remark in backend.remarks(tree.modules).items():
         site_record = recorder.recording._asked.get(name)
         if site_record is not None and site_record.calls:

@@ -60,13 +60,13 @@ class OutputWatcher(Tap):
 
     def hear(self, key: Key, numbers: list[int], grad: Any) -> None:
         if self.watch.is_open:
-            self.reduce(key, self.watch.unscaled(grad))
+            self.reduce(key, grad, scaled=True)
 
-    def reduce(self, key: Key, tree: Any) -> None:
+    def reduce(self, key: Key, tree: Any, *, scaled: bool = False) -> None:
         """Adds the statistics of every tensor in `tree`; a failure is reported once and ends this site's."""
         try:
             for leaf in leaves(tree, self.watch.backend.tensor):
-                self.watch.gathered.add(key, leaf)
+                self.watch.gathered.add(key, self.watch.unscaled(leaf) if scaled else leaf)
         except Exception as error:  # whatever it is, training goes on
             self.broken = True
             warnings.warn(

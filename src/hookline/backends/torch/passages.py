@@ -109,7 +109,7 @@ class Passage:
     told_in = -1
     live = places_in = places_out = start = group = 0
     span = (0, 0)  # of the call: one for all of its passages, which may have made views in between
-    marks: list[int] | None = None
+    marks: list[Any] | tuple[()] = ()  # see `Marked.held`
     _before = 0
     _versions: list[tuple[Tensor, int]] | tuple[()] = ()
     _copies: Copies | None = None
@@ -117,10 +117,6 @@ class Passage:
     def __init__(self) -> None:
         self.inputs: list[Port] = []
         self.outputs: list[Port] = []
-
-    def __del__(self) -> None:
-        if self.marks:
-            marked.remove(self.marks, looked_up=not self.simple)
 
     # In the forward
 
@@ -256,8 +252,8 @@ class Passage:
         if not (alone and self._hear_simply(live[0][0], end)):
             self.simple = False
             _thread.looked_up += 1
-        self.marks = marks
-        marked.add(marks, looked_up=not self.simple)
+        if marks:
+            self.marks = marked.held(marks, looked_up=not self.simple)
 
     def _let_go(self) -> None:
         """Knows inputs by numbers alone: an older node now holds this passage, which must not hold the node."""
