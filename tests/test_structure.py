@@ -12,7 +12,7 @@ import hookline
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "hookline"
-BASE = {"branches", "errors", "trees", "sites", "globs", "optional", "version"}
+BASE = {"branches", "errors", "trees", "sites", "globs", "optional", "reporting", "version"}
 MAY_USE = {
     "errors": set(),
     "branches": set(),

@@ -6,12 +6,12 @@ Upstream: select (where), a backend. Edits on one site apply in the order in whi
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
 from hookline.backends import resolve
 from hookline.backends.protocol import COUNTING, Backend, FunctionTap, HeldWeight, Label, Needs, Rank, Wish
+from hookline.backends.undoing import Undoing
 from hookline.errors import InvalidArgument, NoSuchSite, WrongReplacement
 from hookline.globs import matcher
 from hookline.hooks.audit import Audit, AuditEntry
@@ -69,32 +69,31 @@ def edit(model: Any, edits: Mapping[Any, Any]) -> Edits:
     return Edits(backend, tree, _once(found), list(tensors.values()))
 
 
-class Edits(ExitStack):
+class Edits(Undoing):
     """An open or finished `edit` block.
 
-    It is left as any ExitStack: what one step raises keeps no other from being done. So each step is there twice,
-    and one that an interrupt cuts short is done by its twin.
+    It is left as any ExitStack: what one step raises keeps no other from being done.
     """
 
     def __init__(self, backend: Backend, tree: Tree, edits: list[SiteEdit], tensors: list[Any]) -> None:
         super().__init__()
         self._backend, self._tree, self._edits = backend, tree, edits
         self._session = Session()
-        self._attached = ExitStack()
         weights = [edit for edit in edits if isinstance(edit, WeightEdit)]
         self._weights = Block(backend.name, self._session, weights, tensors)
 
     def __enter__(self) -> Edits:
         line = callers_line()
-        self._weights.begin()
+        self._weights.refuse_twice()
         try:
-            for undo in (self._session.close, self._weights.leave, self._attached.close) * 2:
-                self.callback(undo)
+            self._weights.begin()
+            self.noted(self._session.close)
+            self.noted(self._weights.leave)
             self._session.open()
             self._weights.enter(line)
             others = [edit for edit in self._edits if not isinstance(edit, WeightEdit)]
             placements = [partial(edit.place, self._backend, self._session, line) for edit in others]
-            self._attached.enter_context(all_or_nothing(placements))
+            self.callback(all_or_nothing(placements).remove)
             return self
         except BaseException:
             self.close()

@@ -52,4 +52,3 @@ class Keeping:
     def close(self) -> None:
         if self._own is not None:
             self._own.close()
-            self._own = None

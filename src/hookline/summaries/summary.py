@@ -6,13 +6,15 @@ Upstream: a backend's facts of one run. Downstream: a terminal, a notebook, a ta
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from io import StringIO
 from typing import Any
 
 from hookline.backends import resolve
 from hookline.backends.facts import RunFacts
 from hookline.backends.protocol import Backend
+from hookline.backends.undoing import Undoing, tidied
 from hookline.errors import ForwardError, InvalidArgument
 from hookline.hooks.session import Session
 from hookline.optional import need
@@ -67,13 +69,17 @@ def summary(
     return Summary(tree_of(facts.modules, facts.calls), facts, depth, shown_columns)
 
 
+@tidied
+def _traced_alone(undoing: Undoing, traced: Callable[[], RunFacts]) -> RunFacts:
+    Session().open_alone(undoing)  # a recording that is open on this model has nothing to do with it
+    return traced()
+
+
 def run(
     backend: Backend, model: Any, inputs: Inputs, *, retry: bool = False, real: bool = False, flow: bool = False
 ) -> RunFacts:
     """The facts of one run. With `retry`, shapes that fail in a table of ids are tried as integers."""
-    session = Session()
-    with session.alone():  # a recording that is open on this model has nothing to do with it
-        facts = backend.traced_run(model, inputs.args, inputs.kwargs, real=real, flow=flow)
+    facts = _traced_alone(partial(backend.traced_run, model, inputs.args, inputs.kwargs, real=real, flow=flow))
     if facts.error is None or not (retry and inputs.shapes and _wants_integers(facts)):
         return facts
     ids = backend.integers(inputs.args), backend.integers(inputs.kwargs)

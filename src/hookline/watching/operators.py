@@ -51,13 +51,13 @@ class WatchedOps:
         for index, value in enumerate(output if isinstance(output, (tuple, list)) else (output,)):
             if isinstance(value, watch.backend.tensor) and watch.backend.has_fractions(value):
                 key = Key(step.site, f"{kind}{index}" if index else kind, call, watch.mode)
-                self._reduce(key, value if step.phase == FORWARD else watch.unscaled(value))
+                self._reduce(key, value, scaled=step.phase != FORWARD)
 
-    def _reduce(self, key: Key, tensor: Any) -> None:
+    def _reduce(self, key: Key, tensor: Any, *, scaled: bool) -> None:
         try:
             # An operator that writes in place is seen before torch counts its write.
             self._watch.gathered.forget_latest()
-            self._watch.gathered.add(key, tensor)
+            self._watch.gathered.add(key, self._watch.unscaled(tensor) if scaled else tensor)
         except Exception as error:  # whatever it is, training goes on
             failed = f"failed and stops: {type(error).__name__}: {error}"
             self.broken[key.site] = f"measuring it {failed}"

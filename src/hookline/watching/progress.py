@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
+
+from hookline.reporting import report
 
 SECONDS = 0.25
 """The line changes no more often than this."""
@@ -33,13 +36,20 @@ class Progress:
         now = time.monotonic()
         if self._status is not None and now - self._told >= SECONDS:
             self._told = now
-            self._status.update(f"watching: step {step:,}, {self._rows:,} rows")
+            self._attempt(self._status.update, f"watching: step {step:,}, {self._rows:,} rows")
 
     def close(self) -> None:
-        """Takes the line away."""
+        """Takes the line away; a second time does nothing."""
         if self._status is not None:
-            self._status.stop()
+            self._attempt(self._status.stop)
             self._status = None
+
+    def _attempt(self, show: Callable[..., None], *args: Any) -> None:
+        try:
+            show(*args)
+        except Exception as error:  # a terminal that went away, say: training goes on
+            self._status = None
+            report("watch(progress=...)", show, error, "the line with the step is not shown any more")
 
 
 def in_terminal() -> bool:

@@ -32,19 +32,21 @@ class Table:
         self._steps: deque[Block] = deque(maxlen=keep)
         self._numbers: dict[tuple[Any, ...], int] = {}
         self._sinks = list(sinks)
+        self._opened: list[Sink] = []
 
     def open(self, meta: dict[str, Any]) -> None:
         """Tells the sinks that want to know what kind of run begins; where one can't, none is left open."""
-        opened: list[Sink] = []
+        self._opened = []
         try:
             for sink in self._sinks:
                 if hasattr(sink, "open"):
                     sink.open(meta)
-                opened.append(sink)
-        except BaseException:
-            for sink in opened:
+                self._opened.append(sink)
+        except Exception:
+            for sink in self._opened:
                 with suppress(Exception):  # the first error is the one to be told
                     sink.close()
+            self._opened = []
             raise
 
     def add(self, rows: list[Row]) -> None:
@@ -58,6 +60,7 @@ class Table:
                 sink.write(rows)
             except Exception as error:  # training goes on, and so do the other sinks
                 self._sinks.remove(sink)
+                self._opened.remove(sink)
                 with suppress(Exception):  # it has failed already, which is told below
                     sink.close()
                 warnings.warn(f"{type(sink).__name__} failed and gets no more rows: {error}", stacklevel=2)
@@ -87,8 +90,11 @@ class Table:
         ]
 
     def close(self) -> None:
-        for sink in self._sinks:
+        """Tells the sinks that nothing more comes; a second time those that the first did not come to."""
+        while self._opened:
+            sink = self._opened[0]
             try:
                 sink.close()
             except Exception as error:  # what was trained must not be lost for it
                 warnings.warn(f"{type(sink).__name__} failed at the end: {error}", stacklevel=2)
+            self._opened.remove(sink)

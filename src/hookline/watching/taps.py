@@ -84,15 +84,15 @@ class OutputWatcher(Tap):
     def hear(self, key: Key, numbers: list[int], grad: Any) -> None:
         if self.watch.is_open:
             self.heard += 1
-            self.reduce(key, self.watch.unscaled(grad))
+            self.reduce(key, grad, scaled=True)
 
-    def reduce(self, key: Key, tree: Any) -> None:
+    def reduce(self, key: Key, tree: Any, *, scaled: bool = False) -> None:
         """Adds the statistics of every tensor in `tree`; a failure is reported once and ends this site's."""
         if self.broken is not None:
             return
         try:
             for leaf in leaves(tree, self.watch.backend.tensor):
-                self.watch.gathered.add(key, leaf)
+                self.watch.gathered.add(key, self.watch.unscaled(leaf) if scaled else leaf)
         except Exception as error:  # whatever it is, training goes on
             failed = f"({key.kind}) failed and stops: {type(error).__name__}: {error}"
             self.broken = f"measuring it {failed}"

@@ -8,7 +8,6 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from threading import get_ident
@@ -17,6 +16,7 @@ from typing import Any
 
 from hookline.backends import resolve
 from hookline.backends.protocol import COUNTING, Backend, FunctionTap, Label, Rank, Wish
+from hookline.backends.undoing import Undoing
 from hookline.errors import InvalidArgument
 from hookline.hooks.audit import Audit
 from hookline.hooks.handles import Handle, all_or_nothing
@@ -26,6 +26,7 @@ from hookline.hooks.placing import callers_line
 from hookline.hooks.select import Place, Tree, select
 from hookline.hooks.session import Session, opened
 from hookline.lines.registry import find
+from hookline.reporting import report
 from hookline.schedule import Schedule, as_schedule
 from hookline.sinks import Sink
 from hookline.sinks.frames import Row
@@ -111,7 +112,7 @@ def watch(
     )
 
 
-class Watch:
+class Watch(Undoing):
     """An open or finished `watch` block; `rows` has what was seen."""
 
     def __init__(
@@ -131,6 +132,7 @@ class Watch:
         scaler: Any,
         progress: bool | None,
     ) -> None:
+        super().__init__()
         self.backend = backend
         self.session = Session()
         self.grads = grads
@@ -143,7 +145,6 @@ class Watch:
         self._progress = Progress(wanted=False)
         named = params if callable(params) else partial(parameters_of, backend, places)
         self._weights = Weights(backend, named, self.gathered.add) if params else None
-        self._attached = ExitStack()
         self._taps: Handle | None = None
         self._watchers: list[OutputWatcher] = []
         self._chosen = ops
@@ -228,6 +229,14 @@ class Watch:
     def __enter__(self) -> Watch:
         if self.is_open:
             raise InvalidArgument("this watch block is open already; call watch(...) again.")
+        try:
+            self._begin()
+            return self
+        except BaseException:
+            self.close()
+            raise
+
+    def _begin(self) -> None:
         self._line = line = callers_line()
         self._ops = None if self._chosen is None else WatchedOps(self, self._chosen)
         kind = FullWatcher if self._inputs else OutputWatcher
@@ -238,16 +247,19 @@ class Watch:
             partial(self.backend.place, self._counting(Label("watch", "call count", "", line))),
             partial(self.backend.hear_steps, self._model, self._before_step, self._after_step),
         ]
-        with ExitStack() as undo:
-            self._table.open({"model": type(self._model).__qualname__, **facts_of(self.backend, self._places)})
-            undo.callback(self._table.close)
-            self._attached.enter_context(all_or_nothing(placements))
-            undo.pop_all()
+        # It is left from the last line to the first: the session, what counts, the last step, the sinks.
+        self.noted(self._forget)
+        self.push(self._close_account)
+        self.push(self._close_account)
+        self.noted(self._table.close)
+        self._table.open({"model": type(self._model).__qualname__, **facts_of(self.backend, self._places)})
+        self.noted(self._finish)
+        self.callback(all_or_nothing(placements).remove)
+        self.noted(self.session.close)
         self.is_open = True
         self._progress = Progress(self._show_progress)
         self.session.open()
         self._end_step(self.now)
-        return self
 
     def _counting(self, label: Label) -> list[Wish]:
         """The taps that are there on every step: on the model, and on its parts in case only these are called."""
@@ -266,19 +278,23 @@ class Watch:
             *(Wish(part, tap) for part, tap in zip(parts.values(), part_begins, strict=True)),
         ]
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.session.close()
-        self._attached.close()
+    def _finish(self) -> None:
+        """Ends the last step and takes the taps off; a second time does what the first was kept from."""
         with self._stepping:
-            self.finish_step()
+            if self.is_open:
+                self.finish_step()
             self.is_open = False
             self._end_step(self.now)  # what came after the last optimizer step, validation say
         self._progress.close()
-        self._table.close()
-        self._audit = self._account(error)
-        # These refer to the watch, and taps that call a watcher to that: no cycle is left.
+
+    def _close_account(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._watchers:
+            self._audit = self._account(error)
+
+    def _forget(self) -> None:
+        """Watchers refer to the watch, and taps that call one to that: no cycle is left."""
         for watcher in self._watchers:
             if isinstance(watcher, FullWatcher):
                 watcher.pending.drained()
@@ -376,9 +392,17 @@ class Watch:
             self._switch(next_step)
             self._recording = self._taps is not None
 
+    def _is_due(self, step: int) -> bool:
+        try:
+            return bool(self._schedule(step))
+        except Exception as error:  # training goes on, whatever it is
+            schedule, self._schedule = self._schedule, _never
+            report("watch(every=...)", schedule, error, "no further step is recorded")
+            return False
+
     def _switch(self, step: int) -> None:
         """Puts the taps on for a step that is recorded and takes them off for one that is not."""
-        wanted = self.is_open and self._schedule(step)
+        wanted = self.is_open and self._is_due(step)
         self._recorded |= wanted
         if wanted and self._taps is None:
             wishes = [wish for watcher in self._watchers for wish in watcher.wishes()]
@@ -391,6 +415,10 @@ class Watch:
         elif not wanted and self._taps is not None:
             self._taps.remove()
             self._taps = None
+
+
+def _never(step: int) -> bool:
+    return False
 
 
 def _nothing(*told: Any) -> None:

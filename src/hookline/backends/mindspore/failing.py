@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from hookline.backends.changing import changing
@@ -22,23 +23,30 @@ _originals: list[Callable[..., Any]] = []
 def clean_after_failures() -> Undo:
     """Has failed forwards cleaned up after, until the returned function is called."""
     mine = object()
-    with changing:
-        _placed.append(mine)
-        if not _originals:
-            for owner, name in compat.DIFFERENTIATED:
-                original = getattr(owner, name)
-                _originals.append(original)
-                setattr(owner, name, _cleaning(original))
+    try:
+        _add(mine)
+        return partial(_remove, mine)
+    except BaseException:
+        _remove(mine)
+        raise
 
-    def undo() -> None:
-        with changing:
-            _placed[:] = [other for other in _placed if other is not mine]
-            if not _placed:
-                for (owner, name), original in zip(compat.DIFFERENTIATED, _originals, strict=False):
-                    setattr(owner, name, original)
-                _originals.clear()
 
-    return undo
+@changing
+def _add(mine: object) -> None:
+    _placed.append(mine)
+    if not _originals:
+        _originals.extend(getattr(owner, name) for owner, name in compat.DIFFERENTIATED)
+        for (owner, name), original in zip(compat.DIFFERENTIATED, _originals, strict=True):
+            setattr(owner, name, _cleaning(original))
+
+
+@changing
+def _remove(mine: object) -> None:
+    _placed[:] = [other for other in _placed if other is not mine]
+    if not _placed:
+        for (owner, name), original in zip(compat.DIFFERENTIATED, _originals, strict=False):
+            setattr(owner, name, original)
+        _originals.clear()
 
 
 def _cleaning(run: Callable[..., Any]) -> Callable[..., Any]:

@@ -100,23 +100,26 @@ def place(wishes: list[Wish]) -> Callable[[], None]:
     placed: list[tuple[Any, str, Tap]] = []
     undone = [clean_after_failures(), compat.forget_compiled()]
 
+    @changing
     def remove() -> None:
         # May be cut short and run again: each step can be done twice.
-        with changing:
-            for cell, key, tap in placed:
-                _take_off(cell, key, tap)
-            placed.clear()
+        for cell, key, tap in placed:
+            _take_off(cell, key, tap)
+        placed.clear()
         for undo in undone:
             undo()
+
+    @changing
+    def put(cell: Any, key: str, tap: Tap) -> None:
+        dispatcher = _dispatcher(cell, tap.after, key)
+        dispatcher.taps = _sorted((*dispatcher.taps, tap), after=tap.after)
 
     try:
         for cell, tap in wishes:
             key = KEYS[_place_of(tap)]
             put_in_order(tap)
             placed.append((cell, key, tap))
-            with changing:
-                dispatcher = _dispatcher(cell, tap.after, key)
-                dispatcher.taps = _sorted((*dispatcher.taps, tap), after=tap.after)
+            put(cell, key, tap)
     except BaseException:
         remove()
         raise

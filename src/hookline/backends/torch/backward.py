@@ -358,8 +358,7 @@ class Backward:
         claim.done = True
         port, passage = claim.port, claim.passage
         if not claim.replaces:
-            with torch.no_grad():
-                share = claim.share()
+            share = _without_graph(claim)
             if share is not None:
                 passage.tell(port, share, self._task)
             return
@@ -398,6 +397,11 @@ class Backward:
                 if other is claim:
                     break
                 self._resolve(other)
+
+
+@torch.no_grad()  # a decorator: an interrupt at the end of a `with` would leave the mode on
+def _without_graph(claim: Claim) -> Tensor | None:
+    return claim.share()
 
 
 def _as_asked(ledger: Ledger | None, grad: Any) -> Any:

@@ -10,8 +10,8 @@ import logging
 import sys
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import cache
 from operator import attrgetter, methodcaller
 from types import FrameType
@@ -29,6 +29,7 @@ from torch.utils._python_dispatch import (
 from torch.utils.hooks import RemovableHandle
 
 from hookline.backends.changing import changing
+from hookline.backends.undoing import Undoing, stacked, tidied, undoable
 
 Fn = TypeVar("Fn", bound=Callable[..., Any])
 Hooks = tuple["OrderedDict[int, Any]", "OrderedDict[int, bool]"]
@@ -100,54 +101,73 @@ class _Engine(type(_plain_engine)):  # type: ignore[misc]
         self, roots: Any, seeds: Any, keep: Any, create: Any, inputs: Any = (), *rest: Any, **options: Any
     ) -> Any:
         run = EngineRun(tuple(roots), tuple(seeds), bool(create), tuple(inputs))
-        with ExitStack() as stack:
-            for context in list(_around_backward):
-                stack.enter_context(context())
-            for observer in list(_observers):
-                stack.enter_context(observer(run))
-            run.result = super().run_backward(roots, seeds, keep, create, inputs, *rest, **options)
+        _run_within(run, super().run_backward, roots, seeds, keep, create, inputs, *rest, **options)
         return run.result
 
 
-def around_backward(context: Callable[[], Any]) -> Callable[[], None]:
+@tidied
+def _run_within(undoing: Undoing, run: EngineRun, engine: Callable[..., Any], *args: Any, **options: Any) -> None:
+    for context in list(_around_backward):
+        undoing.enter_context(context())
+    for observer in list(_observers):
+        undoing.enter_context(observer(run))
+    run.result = engine(*args, **options)
+
+
+@undoable
+def around_backward(undoing: Undoing, context: Callable[[], Any]) -> None:
     """Has every backward run within `context()`, in all threads, until the returned function is called.
 
     What a backward computes belongs to the dispatch modes that are on when it starts; nothing that hooks
     into its nodes comes early enough. A public hook on the start of a backward would replace this.
     """
-    with changing:
-        _around_backward.append(context)
+    undoing.noted(_set_around, context, False)
+    _set_around(context, True)
+
+
+@changing
+def _set_around(context: Callable[[], Any], wanted: bool) -> None:
+    _around_backward[:] = [other for other in _around_backward if other != context] + [context] * wanted
+    _set_engine()
+
+
+class Observed:
+    """Alive as long as somebody wants backwards to be observed."""
+
+    __slots__ = ("__weakref__",)
+
+
+def _nobody() -> None:
+    return None
+
+
+_observed: Callable[[], Observed | None] = _nobody
+
+
+@changing
+def observe_backwards(observer: Callable[[EngineRun], Any]) -> Observed:
+    """As long as somebody has what is returned, every backward runs within `observer(run)`, in all threads.
+
+    The last one lets go of it wherever a graph dies, and what is done there can be cut short without a word. So
+    it is done twice, by lines of the standard library.
+    """
+    global _observed
+    wanted = _observed()
+    if wanted is None:
+        wanted = Observed()
+        for _ in range(2):
+            weakref.finalize(wanted, _set_engine).atexit = False
+        _observed = weakref.ref(wanted)
+        _observers[:] = [observer]
         _set_engine()
-
-    def undo() -> None:
-        with changing:
-            if context in _around_backward:
-                _around_backward.remove(context)
-            _set_engine()
-
-    return undo
+    return wanted
 
 
-def observe_backwards(observer: Callable[[EngineRun], Any]) -> tuple[Callable[[], None], Callable[[], None]]:
-    """(start, stop): between these, every backward runs within `observer(run)`, in all threads."""
-
-    def start() -> None:
-        with changing:
-            if observer not in _observers:
-                _observers.append(observer)
-                _set_engine()
-
-    def stop() -> None:
-        with changing:
-            if observer in _observers:
-                _observers.remove(observer)
-                _set_engine()
-
-    return start, stop
-
-
+@changing
 def _set_engine() -> None:
     own = type(Variable._execution_engine) is _Engine
+    if _observed() is None:
+        _observers.clear()
     if _around_backward or _observers:
         if Variable._execution_engine is _plain_engine:
             Variable._execution_engine = _Engine()
@@ -166,8 +186,13 @@ def in_parts(mode: Any, func: Any, args: Any, kwargs: Any) -> Any:
         return NotImplemented
     if not torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), key):
         return NotImplemented
-    with mode:
-        return func._op_dk(key, *args, **kwargs)
+    return _run_in(mode, func._op_dk, key, *args, **kwargs)
+
+
+@tidied
+def _run_in(undoing: Undoing, mode: Any, run: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    undoing.enter_context(mode)
+    return run(*args, **kwargs)
 
 
 # Tell in which backward, and in which of its nodes, this code runs; -1 and None outside of one.
@@ -193,8 +218,12 @@ _told_first: list[Callable[[Any, int], None]] = []
 
 def _registration(handle: Any, hooks_dict: Any, *, extra_dict: Any = None) -> None:
     _plain_registration(handle, hooks_dict, extra_dict=extra_dict)
-    for tell in list(_told_first):
-        tell(hooks_dict, handle.id)
+    try:
+        for tell in list(_told_first):
+            tell(hooks_dict, handle.id)
+    except BaseException:
+        hooks_dict.pop(handle.id, None)  # nobody will put a hook there
+        raise
 
 
 def before_registering(tell: Callable[[Any, int], None] | None) -> None:
@@ -364,28 +393,26 @@ def is_seen(tensor: torch.Tensor) -> bool:
     )
 
 
-@contextmanager
-def aside(kind: type = torch.Tensor, *, transforms: bool = True) -> Iterator[None]:
+@stacked
+def aside(stack: ExitStack, kind: type = torch.Tensor, *, transforms: bool = True) -> None:
     """Within it, operations on tensors of type `kind` are seen by no transform, tracer or mode of this thread.
 
     Where `transforms` stay, values are still those that the code inside of them sees: one sample under vmap.
     A public way to run code of one's own beside what is traced would replace this.
     """
-    with ExitStack() as stack:
-        if (state := tracer()) is not None:
-            stack.callback(_set_tracer, state)
-            _set_tracer(None)
-        if transforms and _transforms() is not None:
-            stack.enter_context(torch._C._ExcludeDispatchKeyGuard(_TRANSFORMS))
-        plain = kind is torch.Tensor or kind is torch.nn.Parameter
-        if _function_depth() and plain:
-            stack.enter_context(torch._C.DisableTorchFunction())
-        if _early_depth() or (_dispatch_depth() and not plain):
-            # A subclass needs its own dispatch, so that only modes may go; that takes longer.
-            stack.enter_context(_disable_current_modes())
-        elif _dispatch_depth():
-            stack.enter_context(without_dispatch())
-        yield
+    if (state := tracer()) is not None:
+        stack.callback(_set_tracer, state)
+        _set_tracer(None)
+    if transforms and _transforms() is not None:
+        stack.enter_context(torch._C._ExcludeDispatchKeyGuard(_TRANSFORMS))
+    plain = kind is torch.Tensor or kind is torch.nn.Parameter
+    if _function_depth() and plain:
+        stack.enter_context(torch._C.DisableTorchFunction())
+    if _early_depth() or (_dispatch_depth() and not plain):
+        # A subclass needs its own dispatch, so that only modes may go; that takes longer.
+        stack.enter_context(_disable_current_modes())
+    elif _dispatch_depth():
+        stack.enter_context(without_dispatch())
 
 
 def without_functional(tensor: torch.Tensor) -> torch.Tensor:
@@ -474,15 +501,12 @@ def _fake_parameter() -> type:
     return FakeParameter
 
 
-@contextmanager
-def quiet_fakes() -> Iterator[None]:
+@stacked
+def quiet_fakes(stack: ExitStack) -> None:
     """Keeps torch from logging errors of fake tensors: they are raised as well, and told in our words."""
     log = logging.getLogger("torch._subclasses.fake_tensor")
-    before, log.disabled = log.disabled, True
-    try:
-        yield
-    finally:
-        log.disabled = before
+    stack.callback(setattr, log, "disabled", log.disabled)
+    log.disabled = True
 
 
 def forget_compiled(module: torch.nn.Module) -> None:
@@ -602,15 +626,13 @@ def effectful(operator: Any) -> None:
 _OUTSIDE = torch._C._dispatch_tls_local_include_set(), torch._C._dispatch_tls_local_exclude_set()
 
 
-@contextmanager
-def autograd_as_outside(*, record: bool) -> Iterator[None]:
+@stacked
+def autograd_as_outside(stack: ExitStack, *, record: bool) -> None:
     """Inside an operator: autograd works as it does outside of one, and records if asked to."""
-    with ExitStack() as stack:
-        if not torch.is_inference_mode_enabled():
-            guard: AbstractContextManager[None] = torch._C._ForceDispatchKeyGuard(*_OUTSIDE)
-            stack.enter_context(guard)
-            stack.enter_context(torch.set_grad_enabled(record))
-        yield
+    if not torch.is_inference_mode_enabled():
+        guard: AbstractContextManager[None] = torch._C._ForceDispatchKeyGuard(*_OUTSIDE)
+        stack.enter_context(guard)
+        stack.enter_context(torch.set_grad_enabled(record))
 
 
 def was_compiled() -> bool:
@@ -661,7 +683,8 @@ def fakes_of(value: Any) -> AbstractContextManager[Any]:
     return nullcontext() if mode is None else mode
 
 
-def inductor_pass(look: Callable[[torch.fx.Graph], None]) -> Callable[[], None]:
+@undoable
+def inductor_pass(undoing: Undoing, look: Callable[[torch.fx.Graph], None]) -> None:
     """Has `look` called with each graph that inductor compiles, after its own passes; returns the undoing.
 
     Backward graphs are compiled together with their forward for that time, not when a backward first runs.
@@ -679,16 +702,16 @@ def inductor_pass(look: Callable[[torch.fx.Graph], None]) -> Callable[[], None]:
             """None: not to be cached."""
 
     mine = Pass()
-    lazy = functorch.force_non_lazy_backward_lowering
-    inductor.post_grad_custom_post_pass = [*get_custom_graph_passes(inductor.post_grad_custom_post_pass), mine]
-    functorch.force_non_lazy_backward_lowering = True
 
-    def undo() -> None:
+    def forget() -> None:
         others = [one for one in get_custom_graph_passes(inductor.post_grad_custom_post_pass) if one is not mine]
         inductor.post_grad_custom_post_pass = others if len(others) > 1 else others[0] if others else None
-        functorch.force_non_lazy_backward_lowering = lazy
 
-    return undo
+    lazy = functorch.force_non_lazy_backward_lowering
+    undoing.noted(setattr, functorch, "force_non_lazy_backward_lowering", lazy)
+    undoing.noted(forget)
+    inductor.post_grad_custom_post_pass = [*get_custom_graph_passes(inductor.post_grad_custom_post_pass), mine]
+    functorch.force_non_lazy_backward_lowering = True
 
 
 def weights_are_frozen() -> bool:
@@ -732,8 +755,8 @@ class _CompiledCall:
     def change(self, module: torch.nn.Module) -> None:
         """Puts in place what is wanted now: the compiled call itself if nothing is."""
         if not self.contexts and not self.as_written:
-            _compiled_calls.pop(module, None)
             object.__setattr__(module, self._name, self.compiled)
+            _compiled_calls.pop(module, None)
             return
         run = self.compiled
         if self.as_written:
@@ -757,31 +780,28 @@ def _within(context: Callable[[], Any], run: Callable[..., Any]) -> Callable[...
 
 def around_compiled(module: torch.nn.Module, context: Callable[[], Any]) -> Callable[[], None]:
     """Has calls of a compiled module run within `context()`; returns the undoing."""
-    return _stand_in(module, lambda call: call.contexts, context)
+    return _stand_in(module, "contexts", context)
 
 
 def run_as_written(module: torch.nn.Module) -> Callable[[], None]:
     """Has a compiled module run its own code; returns the undoing."""
-    return _stand_in(module, lambda call: call.as_written, object())
+    return _stand_in(module, "as_written", object())
 
 
-def _stand_in(
-    module: torch.nn.Module, wanted: Callable[[_CompiledCall], list[Any]], wish: Any
-) -> Callable[[], None]:
-    held = weakref.ref(module)
+@undoable
+def _stand_in(undoing: Undoing, module: torch.nn.Module, kind: str, wish: Any) -> None:
+    undoing.noted(_set_stand_in, weakref.ref(module), kind, wish, False)
+    _set_stand_in(weakref.ref(module), kind, wish, True)
 
-    def undo() -> None:
-        with changing:
-            module = held()
-            call = None if module is None else _compiled_calls.get(module)
-            if module is not None and call is not None and wish in wanted(call):
-                wanted(call).remove(wish)
-                call.change(module)
 
-    with changing:
-        call = _compiled_calls.get(module)
-        if call is None:
-            call = _compiled_calls[module] = _CompiledCall(module)
-        wanted(call).append(wish)
+@changing
+def _set_stand_in(held: weakref.ref[torch.nn.Module], kind: str, wish: Any, wanted: bool) -> None:
+    if (module := held()) is None:
+        return
+    call = _compiled_calls.get(module)
+    if call is None and wanted:
+        call = _compiled_calls[module] = _CompiledCall(module)
+    if call is not None:
+        others = [other for other in getattr(call, kind) if other != wish]
+        setattr(call, kind, [*others, wish] if wanted else others)
         call.change(module)
-    return undo

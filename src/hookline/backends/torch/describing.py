@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 import torch
@@ -14,6 +14,7 @@ from torch.nn.parameter import is_lazy
 from hookline.backends.facts import ModuleFact, ParameterFact, TensorFact, described
 from hookline.backends.torch.compat import uncompiled
 from hookline.backends.torch.modules import has_no_forward, walk
+from hookline.backends.undoing import stacked
 from hookline.errors import InvalidArgument
 from hookline.trees import map_leaves
 
@@ -140,17 +141,13 @@ def forward_of(module: nn.Module) -> tuple[Callable[..., Any], str]:
     raise AssertionError("nn.Module itself has a forward")
 
 
-@contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
+@stacked
+def evaluating(stack: ExitStack, model: nn.Module) -> None:
     """The model in eval mode and without gradients; each module's own mode comes back."""
-    modes = [(module, module.training) for module in model.modules()]
-    try:
-        model.eval()
-        with torch.no_grad():
-            yield
-    finally:
-        for module, training in modes:
-            module.training = training
+    for module in model.modules():
+        stack.callback(setattr, module, "training", module.training)
+    model.eval()
+    stack.enter_context(torch.no_grad())
 
 
 def random_input(model: nn.Module, shape: tuple[int, ...]) -> torch.Tensor:

@@ -59,7 +59,7 @@ def edge_of(leaf: Tensor) -> Edge:
     node = leaf.grad_fn
     if node is not None:
         return node, leaf.output_nr
-    with unseen:  # torch makes a view to find it
+    with unseen():  # torch makes a view to find it
         edge = get_gradient_edge(leaf)
     return edge.node, edge.output_nr
 

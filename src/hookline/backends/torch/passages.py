@@ -115,7 +115,7 @@ class Passage:
     """Of inputs: what came in the backward under way before anything came to an output."""
     live = places_in = places_out = start = group = 0
     span = (0, 0)  # of the call: one for all of its passages, which may have made views in between
-    marks: list[int] | None = None
+    marks: list[Any] | tuple[()] = ()  # see `Marked.held`
     _before = 0
     _versions: list[tuple[Tensor, int]] | tuple[()] = ()
     _copies: Copies | None = None
@@ -123,10 +123,6 @@ class Passage:
     def __init__(self) -> None:
         self.inputs: list[Port] = []
         self.outputs: list[Port] = []
-
-    def __del__(self) -> None:
-        if self.marks:
-            marked.remove(self.marks, looked_up=not self.simple)
 
     # In the forward
 
@@ -267,8 +263,8 @@ class Passage:
         if not (alone and self._hear_simply(live[0][0], end)):
             self.simple = False
             _thread.looked_up += 1
-        self.marks = marks
-        marked.add(marks, looked_up=not self.simple)
+        if marks:
+            self.marks = marked.held(marks, looked_up=not self.simple)
 
     def _shown_by(self, leaf: Tensor, base: Edge) -> Port | None:
         """The input that an output is a view of, or shares the base with."""

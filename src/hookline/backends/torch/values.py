@@ -128,8 +128,8 @@ def not_exported(feature: str) -> Unsupported:
 
 def _copy(tensor: torch.Tensor, device: Any, dtype: Any) -> torch.Tensor:
     if _inference_mode():
-        with torch.inference_mode(False):
-            return _copy(tensor, device, dtype)
+        # A decorator: an interrupt at the end of a `with` would leave the mode off.
+        return torch.inference_mode(False)(_copy)(tensor, device, dtype)
     if dtype is not None and not tensor.is_floating_point():
         dtype = None  # token ids and masks stay what they are
     if tensor.is_meta:
@@ -212,7 +212,7 @@ def detached(tensor: torch.Tensor) -> torch.Tensor:
 def beside_the_model() -> Iterator[None]:
     """A block for a user's function that works on recorded values: no operator of it is the model's."""
     # Of no certain type: a function may meet tensors of any.
-    with unseen, aside(object, transforms=False):
+    with unseen(), aside(object, transforms=False):
         yield
 
 
