@@ -21,6 +21,7 @@ from hookline.backends.tap import GONE
 from hookline.errors import InvalidArgument
 from hookline.hooks.budget import Budget, parse_bytes
 from hookline.hooks.calls import ONE_ARGUMENT, Call, SiteRecord, Store
+from hookline.hooks.entering import Enterable
 from hookline.hooks.handles import all_or_nothing
 from hookline.hooks.keeping import Keeping, facts_of
 from hookline.hooks.operators import Chosen, Ops
@@ -91,10 +92,10 @@ def record(
     recorder = Recorder(backend, tree, places, store, keeping, inputs=inputs, grads=grads, stop=stop)
     if ops is not False:
         recorder.record_ops(model, Chosen(backend, ops))
-    return recorder
+    return recorder.made_by("record")
 
 
-class Recorder:
+class Recorder(Enterable):
     """An open or finished `record` block; entering it gives its Recording."""
 
     def __init__(
@@ -137,6 +138,7 @@ class Recorder:
         if self._entered:
             raise InvalidArgument("this record block was used already; call record(...) again.")
         self._entered = True
+        self._made = None
         if self._store.budget is not None:
             self._store.budget.open()
         line = callers_line()
@@ -158,6 +160,7 @@ class Recorder:
             self._attached.enter_context(all_or_nothing(placements))
             undo.pop_all()
         self._session.open()
+        self.entered()
         return self.recording
 
     def __exit__(
@@ -178,6 +181,7 @@ class Recorder:
             site.forget_calls_under_way()
         # A recording outlives its model: what refers to modules goes now.
         self._tree, self._model, self.sites = None, None, []
+        self.left()
         if self._keeping is not None:
             self._keeping.take(self.recording)
             self._keeping.close()

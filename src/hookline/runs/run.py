@@ -62,7 +62,7 @@ class Run:
     ) -> list[Row]:
         """The rows of a site (a name or glob), a kind, and steps from one to another, ordered by step.
 
-        With `stat`, each row has that statistic only. A step that was written twice is there twice.
+        With `stat`, each row has that statistic only. Of a step that was written twice, what was written last.
         """
         first, last = _bounds(steps)
         matches = None if site is None else matcher(site)

@@ -52,6 +52,11 @@ class Gathered:
         self._reduced: dict[Key, list[Reduced]] = {}
         self._channels: dict[Key, list[Reduced]] = {}
         self._numbers: dict[tuple[Key, str], Any] = {}
+        self.additions = 0
+        """How many tensors were reduced so far, in all steps."""
+        self.renew_lock()
+
+    def renew_lock(self) -> None:
         self._adding = threading.Lock()  # a step may end in one thread while another one adds to it
 
     def __bool__(self) -> bool:
@@ -73,6 +78,7 @@ class Gathered:
         if dim is not None and key.kind in BY_CHANNEL and tensor.ndim > dim:
             channels = reduce_channels(tensor, dim)
         with self._adding:
+            self.additions += 1
             self._reduced.setdefault(key, []).append(reduced)
             if channels is not None:
                 self._channels.setdefault(key, []).append(channels)
@@ -92,6 +98,24 @@ class Gathered:
             reduced, self._reduced = self._reduced, {}
             channels, self._channels = self._channels, {}
             numbers, self._numbers = self._numbers, {}
+        return self._rows(reduced, channels, numbers, step, rank)
+
+    def rows_so_far(self, step: int, rank: int) -> list[Row]:
+        """The rows that the step would have if it ended now."""
+        with self._adding:
+            reduced = {key: list(parts) for key, parts in self._reduced.items()}
+            channels = {key: list(parts) for key, parts in self._channels.items()}
+            numbers = dict(self._numbers)
+        return self._rows(reduced, channels, numbers, step, rank)
+
+    def _rows(
+        self,
+        reduced: dict[Key, list[Reduced]],
+        channels: dict[Key, list[Reduced]],
+        numbers: dict[tuple[Key, str], Any],
+        step: int,
+        rank: int,
+    ) -> list[Row]:
         stats = iter(collect([part for parts in reduced.values() for part in parts]))
         rows: dict[Key, Row] = {}
         for key, parts in reduced.items():

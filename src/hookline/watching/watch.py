@@ -17,6 +17,7 @@ from typing import Any
 from hookline.backends import resolve
 from hookline.backends.protocol import COUNTING, Backend, FunctionTap, Label, Rank, Wish
 from hookline.errors import InvalidArgument
+from hookline.hooks.entering import Enterable
 from hookline.hooks.handles import Handle, all_or_nothing
 from hookline.hooks.keeping import facts_of
 from hookline.hooks.operators import Chosen, Ops
@@ -28,6 +29,7 @@ from hookline.schedule import Schedule, as_schedule
 from hookline.sinks import Sink
 from hookline.sinks.frames import Row
 from hookline.sinks.protocol import sinks_of
+from hookline.watching.handing import Handing
 from hookline.watching.operators import WatchedOps
 from hookline.watching.progress import Progress
 from hookline.watching.steps import Gathered, Wanted
@@ -51,6 +53,7 @@ def watch(
     scaler: Any = None,
     keep: int = 1000,
     to: str | Path | Sink | Sequence[str | Path | Sink] = (),
+    resume: bool = False,
     progress: bool | None = None,
     modules: Iterable[tuple[str, Any]] | None = None,
 ) -> Watch:
@@ -64,8 +67,10 @@ def watch(
     which activations and their gradients are also reduced one by one. `scaler` is the GradScaler in
     use, if any: gradients of activations are then given unscaled. Memory keeps the last `keep`
     steps, sinks (`to`: the folder of a run, which `open_run` reads, one of `hookline.sinks`, your own, or
-    several in a list) get all. `progress`
-    shows a line with the step; by default in terminals only.
+    several in a list) get all. A folder that holds a run is refused; with `resume` the run goes on after its last
+    step, and "runs/a-*" gives each run the next number. `progress` shows a line with the step; by default in
+    terminals only, while nobody else draws there. A block that is entered by `start()` lasts until `stop()`, or
+    until the process ends.
     `params` are watched wherever the framework tells of its optimizers' steps.
     Where a model keeps its parts in its own way, `modules` are the (name, module) pairs that `where`
     chooses from, and `params` may be a function that gives the parameters.
@@ -96,7 +101,7 @@ def watch(
         model,
         select(tree, where),
         as_schedule(every),
-        Table(keep, sinks_of(to)),
+        Table(keep, sinks_of(to, resume=resume)),
         Wanted(histogram, tuple(stats), channels),
         inputs=inputs,
         grads=grads,
@@ -104,10 +109,10 @@ def watch(
         params=backend.framework.can("watch_params") if params is None else params,
         scaler=scaler,
         progress=progress,
-    )
+    ).made_by("watch")
 
 
-class Watch:
+class Watch(Enterable):
     """An open or finished `watch` block; `rows` has what was seen."""
 
     def __init__(
@@ -151,6 +156,7 @@ class Watch:
         self._by_hand = False  # steps are told, see `steps_by_hand`
         self._due = False  # an optimizer has stepped, and the model has not been called since
         self._recording = False  # the step under way is one that is recorded
+        self._handing: Handing | None = None
         self._stepping = threading.RLock()  # any thread that calls the model may end a step
 
     # Reading
@@ -168,6 +174,11 @@ class Watch:
         from hookline.plots import overview
 
         return overview(self.rows(), site, kind)
+
+    @property
+    def path(self) -> Path | None:
+        """The folder of the run that it keeps; None where it keeps none."""
+        return self._table.path
 
     def keep(self, recording: Any) -> None:
         """Keeps a Recording in the run of this watch, with its step; `record(..., to=w)` calls it."""
@@ -213,6 +224,7 @@ class Watch:
     def __enter__(self) -> Watch:
         if self.is_open:
             raise InvalidArgument("this watch block is open already; call watch(...) again.")
+        self._made = None
         self._line = line = callers_line()
         self._ops = None if self._chosen is None else WatchedOps(self, self._chosen)
         kind = FullWatcher if self._inputs else OutputWatcher
@@ -228,10 +240,14 @@ class Watch:
             undo.callback(self._table.close)
             self._attached.enter_context(all_or_nothing(placements))
             undo.pop_all()
+        self.now = max(self.now, self._table.first_step)
         self.is_open = True
+        self.entered()
         self._progress = Progress(self._show_progress)
         self.session.open()
         self._end_step(self.now)
+        if self._table.revises:
+            self._handing = Handing(self)
         return self
 
     def _counting(self, label: Label) -> list[Wish]:
@@ -256,12 +272,16 @@ class Watch:
     ) -> None:
         self.session.close()
         self._attached.close()
+        if self._handing is not None:
+            self._handing.end()
+            self._handing = None
         with self._stepping:
             self.finish_step()
             self.is_open = False
             self._end_step(self.now)  # what came after the last optimizer step, validation say
         self._progress.close()
         self._table.close()
+        self.left()
         # These refer to the watch, and taps that call a watcher to that: no cycle is left.
         for watcher in self._watchers:
             if isinstance(watcher, FullWatcher):
