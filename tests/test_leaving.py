@@ -153,7 +153,7 @@ time.sleep(60)
 
 @pytest.mark.parametrize("pause", [0.0, 0.3, 0.7, 1.3, 2.2])
 def test_a_step_is_on_the_disk_soon_after_it_ended_whatever_the_pace(tmp_path, pause):
-    """Asked two seconds after each step, since the machine may be busy; it was three before, and never for the last."""
+    """Asked two seconds after the last step, since the machine may be busy; it was never there before."""
     code = """
 pause = float(sys.argv[2])
 w = hookline.watch(model, to=folder).start()

@@ -67,7 +67,7 @@ def edit(model: Any, edits: Mapping[Any, Any]) -> Edits:
     found: list[SiteEdit] = []
     for site, change in edits.items():
         found += _parsed(backend, model, tree, tensors, site, change)
-    return Edits(backend, tree, _once(found), list(tensors.values())).made_by("edit")
+    return Edits(backend, tree, _once(found), list(tensors.values())).made_by("hookline.edit")
 
 
 class Edits(Enterable, ExitStack):

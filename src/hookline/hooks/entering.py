@@ -82,12 +82,11 @@ class Enterable:
         (file, line), self._made = self._made, None
         verb = self._verb
         message = (
-            f"this {verb} block was never entered, so nothing was done: write `with hookline.{verb}(...):`, or "
-            f"call its start(), which lasts until stop() or until the process ends."
+            f"this {verb}(...) was never entered, so nothing was done: write `with {verb}(...):`, or call its "
+            "start(), which lasts until stop() or until the process ends."
         )
         # Not a ResourceWarning: Python shows none of these unless asked.
         warnings.warn_explicit(message, RuntimeWarning, file, line)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        verb = self._verb
-        raise InvalidArgument(f"a {verb} block can't be copied or pickled; call hookline.{verb}(...) again.")
+        raise InvalidArgument(f"a block can't be copied or pickled; call {self._verb}(...) again.")

@@ -92,7 +92,7 @@ def record(
     recorder = Recorder(backend, tree, places, store, keeping, inputs=inputs, grads=grads, stop=stop)
     if ops is not False:
         recorder.record_ops(model, Chosen(backend, ops))
-    return recorder.made_by("record")
+    return recorder.made_by("hookline.record")
 
 
 class Recorder(Enterable):

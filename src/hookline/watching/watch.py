@@ -109,7 +109,7 @@ def watch(
         params=backend.framework.can("watch_params") if params is None else params,
         scaler=scaler,
         progress=progress,
-    ).made_by("watch")
+    ).made_by("hookline.watch")
 
 
 class Watch(Enterable):
