@@ -12,13 +12,14 @@ import hookline
 from hookline import lines
 
 WATCHED = """
-import torch, hookline
+import time, torch, hookline
 model = torch.nn.Linear(3, 2)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 with hookline.watch(model{options}):
     for _ in range(3):
         model(torch.ones(4, 3)).sum().backward()
         optimizer.step()
+        time.sleep(0.3)
 print("done")
 """
 

@@ -27,6 +27,9 @@ class Alone:
         self.acquire, self.release = lock.acquire, lock.release
         held = {"__enter__": lock.__enter__, "__exit__": lock.__exit__}
         self._around: Any = type("Held", (ContextDecorator,), held)()
+        if hasattr(os, "register_at_fork"):
+            # A child must not begin with a lock that a thread of its parent held, which it does not have.
+            os.register_at_fork(before=self.acquire, after_in_parent=self.release, after_in_child=self.release)
 
     def __call__(self, fn: Fn) -> Fn:
         around: Fn = self._around(fn)
@@ -35,7 +38,3 @@ class Alone:
 
 changing = Alone()
 """Reentrant: the collector may run somebody's undoing while something is being attached."""
-
-if hasattr(os, "register_at_fork"):
-    # A child must not begin with a lock that a thread of its parent held, which it does not have.
-    os.register_at_fork(before=changing.acquire, after_in_parent=changing.release, after_in_child=changing.release)

@@ -16,6 +16,7 @@ from hookline.errors import InvalidArgument, NoSuchSite, WrongReplacement
 from hookline.globs import matcher
 from hookline.hooks.audit import Audit, AuditEntry
 from hookline.hooks.calls import Call, SiteRecord
+from hookline.hooks.entering import Enterable
 from hookline.hooks.gradients import InputGradients, OutputGradients
 from hookline.hooks.handles import all_or_nothing
 from hookline.hooks.placing import callers_line, needs_callable
@@ -66,10 +67,10 @@ def edit(model: Any, edits: Mapping[Any, Any]) -> Edits:
     found: list[SiteEdit] = []
     for site, change in edits.items():
         found += _parsed(backend, model, tree, tensors, site, change)
-    return Edits(backend, tree, _once(found), list(tensors.values()))
+    return Edits(backend, tree, _once(found), list(tensors.values())).made_by("hookline.edit")
 
 
-class Edits(Undoing):
+class Edits(Enterable, Undoing):
     """An open or finished `edit` block.
 
     It is left as any ExitStack: what one step raises keeps no other from being done.
@@ -84,6 +85,7 @@ class Edits(Undoing):
 
     def __enter__(self) -> Edits:
         line = callers_line()
+        self._made = None
         self._weights.refuse_twice()
         try:
             self._weights.begin()

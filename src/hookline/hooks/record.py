@@ -21,6 +21,7 @@ from hookline.backends.undoing import Undoing
 from hookline.errors import InvalidArgument
 from hookline.hooks.budget import Budget, parse_bytes
 from hookline.hooks.calls import ONE_ARGUMENT, Call, SiteRecord, Store
+from hookline.hooks.entering import Enterable
 from hookline.hooks.handles import all_or_nothing
 from hookline.hooks.keeping import Keeping, facts_of
 from hookline.hooks.operators import Chosen, Ops
@@ -91,10 +92,10 @@ def record(
     recorder = Recorder(backend, tree, places, store, keeping, inputs=inputs, grads=grads, stop=stop)
     if ops is not False:
         recorder.record_ops(model, Chosen(backend, ops))
-    return recorder
+    return recorder.made_by("hookline.record")
 
 
-class Recorder(Undoing):
+class Recorder(Enterable, Undoing):
     """An open or finished `record` block; entering it gives its Recording."""
 
     def __init__(
@@ -137,6 +138,7 @@ class Recorder(Undoing):
         if self._entered:
             raise InvalidArgument("this record block was used already; call record(...) again.")
         self._entered = True
+        self._made = None
         try:
             self._begin()
             return self.recording
@@ -170,6 +172,7 @@ class Recorder(Undoing):
         self.noted(self._session.close)
         self._session.open()
         self._is_open = True
+        self.entered()
 
     def _finish(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -190,6 +193,7 @@ class Recorder(Undoing):
             self._is_open = False
             if self._keeping is not None:
                 self._keeping.take(self.recording)
+        self.left()
         return stopped
 
     def record_ops(self, model: Any, chosen: Chosen) -> None:

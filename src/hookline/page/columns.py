@@ -139,7 +139,8 @@ class _Histograms:
                 lengths, bins, counts, _ = frame.hists
                 lengths = np.maximum(lengths, 0)
                 series, steps = (np.repeat(frame.columns[name], lengths) for name in ("series", "step"))
-                self._chunks.append((series.astype(np.int32), steps, bins.astype(np.uint16), counts))
+                frames = np.full(len(series), frame.number, np.int64)
+                self._chunks.append((series.astype(np.int32), frames, steps, bins.astype(np.uint16), counts))
                 self._after, self._sorted = frame.number, False
 
     def of(self, number: int) -> Counted:
@@ -152,4 +153,9 @@ class _Histograms:
             self._sorted = True
         series, *columns = self._chunks[0]
         mine = slice(*np.searchsorted(series, [number, number + 1]))
-        return Counted(*(column[mine] for column in columns))
+        frames, *found = [column[mine] for column in columns]
+        # A step that was written twice counts once, as it was written last.
+        _, at = np.unique(found[0], return_inverse=True)
+        last = np.zeros(at.max(initial=-1) + 1, np.int64)
+        np.maximum.at(last, at, frames)
+        return Counted(*(column[frames == last[at]] for column in found))

@@ -93,9 +93,10 @@ class Run:
     ) -> list[Row]:
         """The rows of a site (a name or glob), a kind, and steps from one to another, ordered by step.
 
-        With `stat`, each row has that statistic only. A step that was written twice is there twice. A site
-        that the run has not is a NoSuchSite; a kind or statistic that it has not, an InvalidArgument. A row is
-        a dict of ten kilobytes with its histogram: `columns` has a thousand in the place of one.
+        With `stat`, each row has that statistic only. Of a step that was written twice, what was written last
+        counts. A site that the run has not is a NoSuchSite; a kind or statistic that it has not, an
+        InvalidArgument. A row is a dict of ten kilobytes with its histogram: `columns` has a thousand in the
+        place of one.
         """
         first, last = bounds(steps)
         rows: list[Row] = []

@@ -25,23 +25,43 @@ ROWS, BYTES = 4096, 16 << 20
 
 
 class Writer:
-    """Writes to a file of this process's own, a new one or one that it has written before."""
+    """Writes to a file of this process's own: a new one with the facts `meta`, or one that is there (None)."""
 
-    def __init__(self, path: Path, meta: dict[str, Any], *, new: bool = True) -> None:
+    def __init__(self, path: Path, meta: dict[str, Any] | None) -> None:
         self._lock = threading.Lock()  # rows come from a thread, recordings from the one that trains
         self._series: dict[tuple[Any, ...], int] = {}
         why = why_no_wal(path.parent)
         journal_file = Path(f"{path}-journal")
-        if new:  # nothing that lies beside a new file can be its own
+        if meta is not None:  # nothing that lies beside a new file can be its own
             _remove_beside(path)
         elif journal_file.exists():
             check_journal(journal_file)
-        if new:
+        if meta is not None:
             journal = f"rollback, since WAL does not work here: {why}" if why else "wal"
             self._make(path, {**meta, "journal": journal, "version": VERSION})
+        self._open(path, "DELETE" if why else "WAL")
+        if meta is None:
+            found = self._connection.execute("SELECT number, site, kind, call, mode FROM series")
+            self._series = {tuple(key): number for number, *key in found}
+
+    def _open(self, path: Path, journal: str) -> None:
         self._connection = connected(path)
-        self._connection.execute(f"PRAGMA journal_mode={'DELETE' if why else 'WAL'}")
+        self._connection.execute(f"PRAGMA journal_mode={journal}")
         self._connection.execute("PRAGMA synchronous=NORMAL")
+
+    def move(self, path: Path) -> None:
+        """Goes on in a file at `path`, with all that was written: SQLite has that also where the file is gone."""
+        temporary = path.with_name(f".{path.name}.part")
+        with self._lock:
+            (journal,) = self._connection.execute("PRAGMA journal_mode").fetchone()
+            with closing(connected(temporary)) as copy:
+                self._connection.backup(copy)
+                copy.execute("PRAGMA journal_mode=DELETE")
+            self._connection.close()  # before the new file is there: it removes a log of that name
+            for suffix in SUFFIXES[1:]:  # of the old file, which SQLite would take for those of the new one
+                Path(f"{path}{suffix}").unlink(missing_ok=True)
+            temporary.replace(path)
+            self._open(path, journal)
 
     def _make(self, path: Path, meta: dict[str, Any]) -> None:
         """The file with its tables and facts, at once: a reader never finds half of them."""
@@ -70,6 +90,11 @@ class Writer:
                 self._roll_back()
                 raise
 
+    def forget(self, *names: str) -> None:
+        """Takes facts away that hold no longer."""
+        with self._lock:
+            self._connection.executemany("DELETE FROM meta WHERE name = ?", [(name,) for name in names])
+
     def write(self, rows: list[Row]) -> None:
         """Writes rows in one transaction: they are all there afterwards, or none is."""
         with self._lock:
@@ -82,12 +107,6 @@ class Writer:
             number = self._next("recording")
             sealed = (number, *values, checksum(number, *values))
             self._connection.execute("INSERT INTO recording VALUES (?, ?, ?, ?, ?, ?)", sealed)
-
-    def recordings(self) -> int:
-        """How many recordings are noted."""
-        with self._lock:
-            (count,) = self._connection.execute("SELECT COUNT(*) FROM recording").fetchone()
-        return int(count)
 
     def _write(self, rows: list[Row]) -> None:
         execute = self._connection.execute

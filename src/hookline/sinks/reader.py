@@ -96,7 +96,7 @@ class Reader:
         return dict(self._series)
 
     def rows(self, wanted: set[int], first: int | None = None, last: int | None = None) -> list[tuple[int, Row]]:
-        """The rows of these series, in the order in which they were written, between two steps."""
+        """The rows of these series between two steps, in the order of writing; of one written twice the last."""
         rows: list[tuple[int, Row]] = []
         for frame, places in self.parts(wanted, first, last, hists=True):
             assert frame.hists is not None
@@ -106,17 +106,24 @@ class Reader:
     def parts(
         self, wanted: set[int], first: int | None = None, last: int | None = None, *, hists: bool = False
     ) -> Iterator[tuple[Frame, Any]]:
-        """The frames that have rows of these series between two steps, and at which places these are."""
+        """The frames that have rows of these series between two steps, and at which places these are.
+
+        Of a row that was written twice, a step of a run that goes on say, only what was written last counts.
+        """
         self._look()
         low, high = -LARGEST if first is None else first, LARGEST if last is None else last
         numbers = np.asarray(sorted(wanted), np.int64)
         for group in sorted({number // GROUP for number in wanted}):
-            for entry in self._groups.get(group, []):
+            entries = self._groups.get(group, [])
+            for entry, again in zip(entries, _written_again(entries), strict=True):
                 if entry.last < low or entry.first > high:
                     continue
                 if (frame := self._frame(entry, hists)) is not None:
                     steps = frame.columns["step"]
                     mine = np.isin(frame.columns["series"], numbers) & (steps >= low) & (steps <= high)
+                    for later in again:
+                        if (other := self._frame(later, False)) is not None:
+                            mine &= ~np.isin(_keys(frame), _keys(other))
                     yield frame, np.flatnonzero(mine)
 
     def frames(self, after: int, limit: int, group: int | None = None) -> list[Frame]:
@@ -387,3 +394,19 @@ def _check(entry: Entry, columns: dict[str, Any]) -> None:
         raise Damaged("it has rows of other series")
     if int(steps.min()) < max(entry.first, -LARGEST) or int(steps.max()) > min(entry.last, LARGEST):
         raise Damaged("it has rows of other steps")
+
+
+def _written_again(entries: list[Entry]) -> list[list[Entry]]:
+    """For each entry those behind it that may have the same steps; most often none."""
+    found: list[list[Entry]] = []
+    lowest = LARGEST + 1  # of the steps behind
+    for place, entry in reversed(list(enumerate(entries))):
+        behind = entries[place + 1 :] if lowest <= entry.last else []
+        found.append([other for other in behind if other.first <= entry.last and entry.first <= other.last])
+        lowest = min(lowest, entry.first)
+    return found[::-1]
+
+
+def _keys(frame: Frame) -> Any:
+    """A number for each row of a frame that says of which series and step it is."""
+    return frame.columns["step"] * GROUP + frame.columns["series"] % GROUP

@@ -72,6 +72,8 @@ class Gathered:
         self._reduced: dict[Key, list[Reduced]] = {}
         self._channels: dict[Key, list[Reduced]] = {}
         self._numbers: dict[tuple[Key, str], Any] = {}
+        self.additions = 0
+        """How many tensors were reduced so far, in all steps."""
 
     def __bool__(self) -> bool:
         return bool(self._reduced)
@@ -126,6 +128,7 @@ class Gathered:
 
     @_alone
     def _take(self, key: Key, reduced: Reduced, channels: Reduced | None) -> None:
+        self.additions += 1
         self._reduced.setdefault(key, []).append(reduced)
         if channels is not None:
             self._channels.setdefault(key, []).append(channels)
@@ -141,7 +144,20 @@ class Gathered:
     def rows(self, step: int, rank: int) -> list[Row]:
         """The rows of the step, after one transfer for all of them; nothing is gathered any more."""
         self._latest = None
-        reduced, channels, numbers = self._handed_over()
+        return self._rows(*self._handed_over(), step, rank)
+
+    def rows_so_far(self, step: int, rank: int) -> list[Row]:
+        """The rows that the step would have if it ended now."""
+        return self._rows(*self._so_far(), step, rank)
+
+    def _rows(
+        self,
+        reduced: dict[Key, list[Reduced]],
+        channels: dict[Key, list[Reduced]],
+        numbers: dict[tuple[Key, str], Any],
+        step: int,
+        rank: int,
+    ) -> list[Row]:
         stats = iter(collect([part for parts in reduced.values() for part in parts]))
         rows: dict[Key, Row] = {}
         for key, parts in reduced.items():
@@ -162,6 +178,10 @@ class Gathered:
         self._add_channels(rows, channels)
         _add_ratios(rows)
         return list(rows.values())
+
+    @_alone
+    def _so_far(self) -> tuple[dict[Key, list[Reduced]], dict[Key, list[Reduced]], dict[Any, Any]]:
+        return _numbered(self._reduced), _numbered(self._channels), dict(self._numbers)
 
     @_alone
     def _handed_over(self) -> tuple[dict[Key, list[Reduced]], dict[Key, list[Reduced]], dict[Any, Any]]:

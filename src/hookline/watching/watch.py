@@ -19,6 +19,7 @@ from hookline.backends.protocol import COUNTING, Backend, FunctionTap, Label, Ra
 from hookline.backends.undoing import Undoing
 from hookline.errors import InvalidArgument
 from hookline.hooks.audit import Audit
+from hookline.hooks.entering import Enterable
 from hookline.hooks.handles import Handle, all_or_nothing
 from hookline.hooks.keeping import facts_of
 from hookline.hooks.operators import Chosen, Ops
@@ -32,6 +33,7 @@ from hookline.sinks import Sink
 from hookline.sinks.frames import Row
 from hookline.sinks.protocol import sinks_of
 from hookline.watching.audit import Seen, audited
+from hookline.watching.handing import Handing
 from hookline.watching.operators import WatchedOps
 from hookline.watching.progress import Progress
 from hookline.watching.steps import Gathered, Wanted
@@ -55,6 +57,7 @@ def watch(
     scaler: Any = None,
     keep: int = 1000,
     to: str | Path | Sink | Sequence[str | Path | Sink] = (),
+    resume: bool = False,
     progress: bool | None = None,
     modules: Iterable[tuple[str, Any]] | None = None,
 ) -> Watch:
@@ -68,8 +71,10 @@ def watch(
     which activations and their gradients are also reduced one by one. `scaler` is the GradScaler in
     use, if any: gradients of activations are then given unscaled. Memory keeps the last `keep`
     steps, sinks (`to`: the folder of a run, which `open_run` reads, one of `hookline.sinks`, your own, or
-    several in a list) get all. `progress`
-    shows a line with the step; by default in terminals only.
+    several in a list) get all. A folder that holds a run is refused; with `resume` the run goes on after its last
+    step, and "runs/a-*" gives each run the next number. `progress` shows a line with the step; by default in
+    terminals only, while nobody else draws there. A block that is entered by `start()` lasts until `stop()`, or
+    until the process ends.
     `params` are watched wherever the framework tells of its optimizers' steps.
     Where a model keeps its parts in its own way, `modules` are the (name, module) pairs that `where`
     chooses from, and `params` may be a function that gives the parameters.
@@ -101,7 +106,7 @@ def watch(
         tree,
         select(tree, where),
         as_schedule(every),
-        Table(keep, sinks_of(to)),
+        Table(keep, sinks_of(to, resume=resume)),
         Wanted(histogram, tuple(stats), channels),
         inputs=inputs,
         grads=grads,
@@ -109,10 +114,10 @@ def watch(
         params=backend.framework.can("watch_params") if params is None else params,
         scaler=scaler,
         progress=progress,
-    )
+    ).made_by("hookline.watch")
 
 
-class Watch(Undoing):
+class Watch(Enterable, Undoing):
     """An open or finished `watch` block; `rows` has what was seen."""
 
     def __init__(
@@ -159,6 +164,7 @@ class Watch(Undoing):
         self._recorded = False  # any step was one to be recorded
         self._audit: Audit | None = None  # of a block that was left
         self._recording = False  # the step under way is one that is recorded
+        self._handing: Handing | None = None
         self._stepping = threading.RLock()  # any thread that calls the model may end a step
 
     # Reading
@@ -184,6 +190,11 @@ class Watch(Undoing):
         from hookline.plots import overview
 
         return overview(self.rows(), site, kind)
+
+    @property
+    def path(self) -> Path | None:
+        """The folder of the run that it keeps; None where it keeps none."""
+        return self._table.path
 
     def keep(self, recording: Any) -> None:
         """Keeps a Recording in the run of this watch, with its step; `record(..., to=w)` calls it."""
@@ -229,6 +240,7 @@ class Watch(Undoing):
     def __enter__(self) -> Watch:
         if self.is_open:
             raise InvalidArgument("this watch block is open already; call watch(...) again.")
+        self._made = None
         try:
             self._begin()
             return self
@@ -256,10 +268,14 @@ class Watch(Undoing):
         self.noted(self._finish)
         self.callback(all_or_nothing(placements).remove)
         self.noted(self.session.close)
+        self.now = max(self.now, self._table.first_step)
         self.is_open = True
+        self.entered()
         self._progress = Progress(self._show_progress)
         self.session.open()
         self._end_step(self.now)
+        if self._table.revises:
+            self._handing = Handing(self)
 
     def _counting(self, label: Label) -> list[Wish]:
         """The taps that are there on every step: on the model, and on its parts in case only these are called."""
@@ -280,6 +296,9 @@ class Watch(Undoing):
 
     def _finish(self) -> None:
         """Ends the last step and takes the taps off; a second time does what the first was kept from."""
+        if self._handing is not None:
+            self._handing.end()
+            self._handing = None
         with self._stepping:
             if self.is_open:
                 self.finish_step()
@@ -292,6 +311,7 @@ class Watch(Undoing):
     ) -> None:
         if self._watchers:
             self._audit = self._account(error)
+        self.left()
 
     def _forget(self) -> None:
         """Watchers refer to the watch, and taps that call one to that: no cycle is left."""
