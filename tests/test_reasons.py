@@ -142,3 +142,19 @@ def test_a_script_module_that_nobody_called_is_not_told_as_part_of_one():
         model(torch.ones(2, 3))
     assert "part of a ScriptModule" in rec.audit()["used.0"].why
     assert rec.audit()["unused"].why == "it was never called, though 'the model' ran"
+
+
+@pytest.mark.parametrize("verb", [hookline.record, hookline.watch])
+def test_a_module_that_was_replaced_is_told(verb):
+    model, x = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3), nn.ReLU()), torch.ones(2, 3)
+    old = list(model)
+    with verb(model) as held:
+        model[0] = nn.Linear(3, 3)
+        model(x)
+        model[1] = nn.Linear(3, 3)
+        model(x)
+    audit = held.audit()
+    assert audit["0"].fired == 0 and "another module has taken its place" in audit["0"].why
+    assert audit["1"].fired == 1 and "another module has taken its place" in audit["1"].why
+    assert audit["2"].fired == 2 and "another module" not in (audit["2"].why or "")
+    assert not any(module._forward_hooks for module in old) and hookline.installed(model) == []

@@ -39,6 +39,8 @@ def why_silent(modules: dict[str, Any], name: str, silent: Collection[str] = ())
     module = modules[name]
     if name and isinstance(modules.get(name.rpartition(".")[0]), torch.jit.ScriptModule):
         return "it is part of a ScriptModule, which runs without Python's module calls"
+    if _was_replaced(modules, name):
+        return REPLACED
     if has_no_forward(module):
         return f"{type(module).__name__} only holds modules and has no forward of its own"
     path, _, own = name.rpartition(".")
@@ -50,6 +52,19 @@ def why_silent(modules: dict[str, Any], name: str, silent: Collection[str] = ())
         path, _, outer = path.rpartition(".")
         own = f"{outer}.{own}"
     return None
+
+
+REPLACED = "another module has taken its place since the block began, and calls of that one are not seen"
+
+
+def _was_replaced(modules: dict[str, Any], name: str) -> bool:
+    """Whether the module that is now where `name` leads is another one."""
+    path, _, own = name.rpartition(".")
+    parent = modules.get(path) if name else None
+    if parent is None or isinstance(parent, torch.jit.ScriptModule):  # TorchScript's parts stay
+        return False
+    now = parent._modules.get(own)
+    return now is not None and uncompiled(now) is not modules[name]
 
 
 def _told_by(parent: nn.Module, own: str, module: nn.Module) -> str | None:
@@ -79,7 +94,7 @@ def remarks(modules: dict[str, Any]) -> dict[str, str]:
                 "torch runs this layer as one fused kernel in eval mode without gradients; with hooks in "
                 "it, it runs module by module, which can differ in the last digits"
             )
-        elif remark := remark_on(module):
+        elif remark := remark_on(module) or (REPLACED if _was_replaced(modules, name) else None):
             found[name] = remark
     return found
 
