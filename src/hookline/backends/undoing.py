@@ -8,7 +8,8 @@ end: nothing that our own lines take back is safe. So:
   What leaves a block is the ExitStack's own `__exit__`: there is no line of ours before it;
 - a lock is held around a function, not by a `with` inside of one (`changing.py`).
 
-A second interrupt within the same few lines is not provided for.
+A second interrupt within the same few lines is not provided for, nor a signal that Python takes between
+the return of a placement and the noting of what it returned.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ calls it, so that a subclass works in both.
 from __future__ import annotations
 
 import re
+import weakref
 from collections.abc import Callable, Iterable
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Self
@@ -112,7 +113,16 @@ class HookCallback:
     def _register(self) -> None:
         self._remove()
         cpu = self.cpu and not self._reduces
-        self.hooks = Hooks(self.modules or [], self.hook, self.is_forward, self.detach, cpu)
+        self.hooks = Hooks(self.modules or [], self._hook(), self.is_forward, self.detach, cpu)
+
+    def _hook(self) -> Callable[[Any, Any, Any], Any]:
+        """A function that calls `hook` and does not hold this callback, which holds the hooks."""
+        held = weakref.ref(self)
+
+        def hook(m: Any, i: Any, o: Any) -> Any:
+            return None if (callback := held()) is None else callback.hook(m, i, o)
+
+        return hook
 
     def _remove(self) -> None:
         if self.hooks is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -22,10 +23,14 @@ class Loop:
         self.model = model
         self.train_iter = 0
         self._backend = resolve(model)
-        self._callback = callback
+        self._held = weakref.ref(callback)  # which has this loop: no cycle is left of it
         self._clock: set[int] | None = None
         self._undo: Callable[[], None] | None = None
         self._is_over = False
+
+    def _callback(self, event: str) -> None:
+        if (callback := self._held()) is not None:
+            callback(event)
 
     def begin(self) -> None:
         """The fit begins, and its first batch."""
