@@ -193,12 +193,21 @@ class Reader:
             if (first is None or row["step"] >= first) and (last is None or row["step"] <= last)
         ]
 
-    def frames(self, after: int, limit: int, group: int | None = None) -> list[tuple[int, int, Block]]:
+    def index(self, after: int) -> list[tuple[int, int, int, int]]:
+        """(number, group of series, first step, last step) of the frames behind number `after`, unread."""
+        return self._all(
+            "SELECT number, series_group, first, last FROM frame WHERE number > ? ORDER BY number", (after,)
+        )
+
+    def frames(
+        self, after: int, limit: int, group: int | None = None, *, hists: bool = True
+    ) -> list[tuple[int, int, Block]]:
         """(number, group of series, block) of the frames behind number `after`, in the order of writing.
 
-        Of one group, if it is given; their histograms come with these only.
+        Of one group, if it is given; their histograms come with these only, and if they are wanted.
         """
-        what = f"SELECT number, series_group, block, {'NULL' if group is None else self._hists} FROM frame"
+        hists_too = self._hists if hists and group is not None else "NULL"
+        what = f"SELECT number, series_group, block, {hists_too} FROM frame"
         if group is None:
             found = self._all(f"{what} WHERE number > ? ORDER BY number LIMIT ?", (after, limit))
         else:
