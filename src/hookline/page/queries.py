@@ -120,13 +120,19 @@ def _image(run: OpenRun, number: int, columns: int) -> dict[str, Any] | None:
 
 
 def at(run: OpenRun, ask: dict[str, Any], most: int = MOST_SERIES) -> dict[str, Any]:
-    """The statistics and quantiles of series at a step, or at the last one before it that they have."""
+    """The statistics and quantiles of series at a step, or at the last one before it that they have.
+
+    With `finite`, that is the last one with a finite value, if there is any.
+    """
     numbers = _series(run, ask, most)
     step = _whole(ask, "step", -1, LARGEST_STEP, default=LARGEST_STEP)
     wanted: dict[int, int] = {}
     for number in numbers:
-        steps = run.columns(number).steps
+        steps, stats = run.columns(number)
         place = int(np.searchsorted(steps, step, side="right")) - 1
+        if ask.get("finite") is True:
+            finite = np.flatnonzero((stats["nan"] + stats["inf"] < stats["count"])[: place + 1])
+            place = int(finite[-1]) if len(finite) else place
         if place >= 0:
             wanted[number] = int(steps[place])
     rows = run.rows_at(wanted)
