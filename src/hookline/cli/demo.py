@@ -83,14 +83,14 @@ def _layers(run: hookline.Run) -> None:
             row for row in run.rows(name or None, "output") if row["site"] == name and row["mode"] == "train"
         ]
         grads = [row for row in run.rows(name or None, "grad_output") if row["site"] == name]
-        found = findings.get(name, [])
+        found = findings.get(name)
         table.add_row(
             name or "(model)",
             kind,
             _course(outputs),
             _course(grads),
             f"{outputs[-1]['zeros'] / outputs[-1]['count']:.0%}" if outputs else "",
-            ", ".join(finding.what for finding in found) or "fine",
+            "not seen" if found is None else ", ".join(finding.what for finding in found) or "fine",
             style="red" if found else "",
         )
     Console().print(table)
@@ -111,7 +111,7 @@ def _heading(title: str, code: str) -> None:
 
 def _served(folder: Path, port: int) -> None:
     try:
-        with hookline.serve(folder, port=port) as page:
+        with hookline.serve(folder, port=port, lasting=True) as page:
             click.echo(f"The page is at {page.url}\nCtrl-C ends it.")
             page.wait()
     except hookline.MissingExtra as error:
