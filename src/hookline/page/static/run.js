@@ -295,7 +295,7 @@ export class RunView {
     const { meta, steps, state: now } = about;
     const list = {
       Model: meta.model ?? "–",
-      "Recorded steps": steps.length ? `${whole(steps.length)}, the last is ${whole(steps.at(-1))}` : "none yet",
+      "Recorded steps": steps.length ? `${whole(steps.length)}, the last is ${whole(steps.at(-1))}` : now.state === "running" ? "none yet" : "none",
       Layers: whole(about.modules.length),
       Started: moment(now.started),
       Took: took(now),
