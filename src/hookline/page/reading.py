@@ -24,6 +24,8 @@ SILENT = 60.0
 """A run without an end to which nothing was written for so many seconds may have been killed."""
 MOST_ASKED = 64
 """So many groups are asked which statistics they have."""
+A_MOMENT, WAY = 0.1, 5.0
+"""While charts are asked for, the thread that finds the health waits, for the first seconds."""
 REST = 3.0
 """After looking at the health of a run, so many times as long nobody looks again."""
 
@@ -76,7 +78,7 @@ class OpenRun:
         self._numbers: dict[Series, int] = {}
         self._looking = threading.Lock()
         self._looker: threading.Thread | None = None
-        self._rested = 0.0
+        self._rested = self._asked = 0.0
         self._closed = False
         self._health = Health(-1, {})
         self._find_files()
@@ -104,6 +106,10 @@ class OpenRun:
 
     def columns(self, number: int) -> Columns:
         """A series over all files; a step that was written twice counts once, as it was written last."""
+        self._asked = time.monotonic()
+        return self._columns(number)
+
+    def _columns(self, number: int) -> Columns:
         with self.lock:
             parts = [file.columns(local) for file, local in self._where[number]]
         if len(parts) == 1 and (np.diff(parts[0].steps) > 0).all():
@@ -122,6 +128,7 @@ class OpenRun:
 
     def histograms(self, number: int) -> Counted:
         """The histograms of a series, entry by entry."""
+        self._asked = time.monotonic()
         with self.lock:
             parts = [file.histograms(local) for file, local in self._where[number]]
         return Counted(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
@@ -180,7 +187,7 @@ class OpenRun:
 
                 def columns(number: int) -> Columns:
                     nonlocal until
-                    found = self.columns(number)
+                    found = self._columns(number)
                     until = max(until, int(found.steps[-1]) if len(found.steps) else -1)
                     if tell is not None:
                         tell((number + 1) / len(series))
@@ -192,8 +199,14 @@ class OpenRun:
 
     def _look_aside(self) -> None:
         began = time.monotonic()
+
+        def give_way(share: float) -> None:
+            """Who looks at a chart goes first, for some seconds at most."""
+            while time.monotonic() - self._asked < A_MOMENT and time.monotonic() - began < WAY:
+                time.sleep(A_MOMENT / 4)
+
         try:
-            self.look()
+            self.look(give_way)
         except Exception as error:  # nobody waits for this thread: what went wrong is told on the page
             if not self._closed:
                 self._health = Health(self.revision, {}, None, f"{type(error).__name__}: {error}")
