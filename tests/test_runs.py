@@ -335,12 +335,15 @@ def test_an_export_that_cannot_be_written_says_so(tmp_path, where):
         hookline.open_run(tmp_path / "run").export(tmp_path / where)
 
 
-def test_a_run_of_an_older_format_still_opens(tmp_path):
-    """The file was written by the code that had format 1: histograms were part of the statistics' blocks."""
-    shutil.copy(Path(__file__).parent / "data" / "run-format-1.sqlite", tmp_path / "rank0-0000.sqlite")
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_run_of_an_older_format_still_opens(tmp_path, number):
+    """Written by the code of then: format 1 had histograms in the blocks of statistics, format 2 no checksums."""
+    shutil.copy(Path(__file__).parent / "data" / f"run-format-{number}.sqlite", tmp_path / "rank0-0000.sqlite")
     with hookline.open_run(tmp_path) as run:
         assert (
-            run.meta["version"] == 1
+            run.meta["version"] == number
+            and run.count() == 6
+            and run.damage == []
             and not run.recordings
             and run.sites == ["fc", "fc.weight"]
             and run.steps == [0, 1, 2]

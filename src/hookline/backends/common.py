@@ -214,8 +214,10 @@ class Common(Immediate):
                 found: dict[str, Any] = {"": metadata}
                 for key in file.keys() if keys is None else keys:
                     array = file.get_tensor(key)
-                    if f"complex:{key}" in metadata:
-                        array = np.ascontiguousarray(array).view(metadata[f"complex:{key}"])[..., 0]
+                    if (kind := metadata.get(f"complex:{key}")) is not None:
+                        if kind not in ("complex64", "complex128"):
+                            raise ValueError(f"{kind!r} is no kind of complex numbers")
+                        array = np.ascontiguousarray(array).view(kind)[..., 0]
                     found[key] = self.from_host(array)
                 return found
         except SafetensorError as error:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hookline.sinks.database import GROUP, Reader
-from hookline.sinks.frames import COUNTS, FLOATS, unpack_columns, unpack_histograms
+from hookline.sinks.frames import COUNTS, FLOATS
 
 STATS = (*FLOATS, *COUNTS)
 AT_ONCE = 256
@@ -95,7 +95,7 @@ class FileColumns:
     def catch_up(self, until: float) -> int:
         """Learns which frames were written since; how many. Their steps are found until that time at most."""
         new = self.reader.index(self.there)
-        for number, group, first, last in new:
+        for number, group, first, last, _ in new:
             self._ends[group] = self._ends.get(group, (number, 0))[0], number
             if first == last:
                 self.steps.add(first)
@@ -103,7 +103,7 @@ class FileColumns:
                 self._stretches[first, last] = number
                 self._waiting.append((first, last))
         if new:
-            self.there = new[-1][0]
+            self.there = new[-1].number
             known = self.reader.series()
             self.series = {number: one for number, one in known.items() if number // GROUP in self._ends}
         while self._waiting:
@@ -219,13 +219,13 @@ class _Histograms:
 
     def catch_up(self, reader: Reader, group: int) -> None:
         while got := reader.frames(self._after, AT_ONCE, group):
-            for number, _, block in got:
-                columns, _ = unpack_columns(block.stats)
-                lengths, bins, counts, _ = unpack_histograms(block)
+            for frame in got:
+                assert frame.hists is not None
+                lengths, bins, counts, _ = frame.hists
                 lengths = np.maximum(lengths, 0)
-                series, steps = np.repeat(columns["series"], lengths), np.repeat(columns["step"], lengths)
+                series, steps = (np.repeat(frame.columns[name], lengths) for name in ("series", "step"))
                 self._chunks.append((series.astype(np.int32), steps, bins.astype(np.uint16), counts))
-                self._after, self._sorted = number, False
+                self._after, self._sorted = frame.number, False
 
     def of(self, number: int) -> Counted:
         if not self._chunks:
@@ -244,8 +244,8 @@ def _decoded(
     reader: Reader, after: int, limit: int, group: int | None = None
 ) -> Iterator[tuple[int, dict[str, Any], list[dict[str, Any]]]]:
     """(number, columns, what else each row has) of frames, without their histograms."""
-    for number, _, block in reader.frames(after, limit, group, hists=False):
-        yield number, *unpack_columns(block.stats)
+    for frame in reader.frames(after, limit, group, hists=False):
+        yield frame.number, frame.columns, frame.extra
 
 
 def _numbers_of(extra: list[dict[str, Any]]) -> set[str]:

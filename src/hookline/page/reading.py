@@ -18,8 +18,11 @@ from hookline.page.columns import Columns, Counted, FileColumns, Held
 from hookline.page.health import Finding, owners, verdicts
 from hookline.runs.run import Run
 from hookline.sinks.database import Reader
+from hookline.sinks.opening import run_files
 
 FILES = "rank*-*.sqlite"
+MOST_DAMAGE = 20
+"""So many damages are told on the page."""
 SILENT = 60.0
 """A run without an end to which nothing was written for so many seconds may have been killed."""
 MOST_ASKED = 64
@@ -74,6 +77,7 @@ class OpenRun:
         """Grows with every frame that is written."""
         self._held = held or Held()
         self._files: dict[Path, FileColumns] = {}
+        self._unreadable: dict[Path, str] = {}
         self._where: list[list[tuple[FileColumns, int]]] = []
         self._numbers: dict[Series, int] = {}
         self._looking = threading.Lock()
@@ -216,7 +220,10 @@ class OpenRun:
     def state(self) -> dict[str, Any]:
         """How the run is doing: running, silent, ended, interrupted or failed, and since when."""
         meta = self.meta
-        return {**state_of(meta, self.path), "dropped": meta.get("dropped", 0)}
+        with self.lock:
+            told = [sentence for file in self._files.values() for sentence in file.reader.damage]
+            damage = [*self._unreadable.values(), *told]
+        return {**state_of(meta, self.path), "dropped": meta.get("dropped", 0), "damage": damage[:MOST_DAMAGE]}
 
     def close(self) -> None:
         self._closed = True
@@ -225,12 +232,14 @@ class OpenRun:
                 file.close()
 
     def _find_files(self) -> None:
-        for path in sorted(self.path.glob(FILES)):
+        for path in run_files(self.path):
             if path not in self._files:
                 try:
                     self._files[path] = FileColumns(path, self._held)
-                except RunError:
-                    if not self._files and path.stat().st_size:  # else another process is just making it
+                    self._unreadable.pop(path, None)
+                except RunError as error:  # of one process of many: the others' rows are there
+                    self._unreadable[path] = str(error)
+                    if not self._files and len(self._unreadable) == len(run_files(self.path)):
                         raise
 
     def _number(self, file: FileColumns) -> None:
@@ -247,11 +256,17 @@ class OpenRun:
 def facts(files: list[Path]) -> dict[str, Any]:
     """The facts in the first of these files that a watch wrote; `record(to=)` leaves files in a run as well."""
     found: dict[str, Any] = {}
+    errors: list[RunError] = []
     for path in files:
-        with closing(Reader(path)) as reader:
-            found = found or reader.meta
-            if reader.meta.get("by") != "record":
-                return reader.meta
+        try:
+            with closing(Reader(path)) as reader:
+                found = found or reader.meta
+                if reader.meta.get("by") != "record":
+                    return reader.meta
+        except RunError as error:
+            errors.append(error)
+    if errors and len(errors) == len(files):
+        raise errors[0]
     return found
 
 
@@ -261,7 +276,7 @@ ENDS = {"normally": "ended", "interrupted": "interrupted"}
 def state_of(meta: dict[str, Any], path: Path) -> dict[str, Any]:
     """{"state": ..., "started": ..., "ended": ..., "written": ...} of the run in a folder, from its facts."""
     files = [file for ending in ("", "-wal") for file in path.glob(FILES + ending)]  # to -shm readers write
-    written = max((file.stat().st_mtime for file in files), default=0.0)
+    written = max((file.lstat().st_mtime for file in files), default=0.0)
     if "end" in meta:
         state = ENDS.get(meta["end"], "failed")
     else:

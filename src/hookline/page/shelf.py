@@ -14,6 +14,7 @@ from hookline.errors import RunError
 from hookline.page.columns import Held
 from hookline.page.reading import FILES, SILENT, OpenRun, facts, state_of
 from hookline.sinks.database import Reader
+from hookline.sinks.opening import run_files
 
 DEEPEST = 4
 MOST_RUNS = 1000
@@ -77,14 +78,16 @@ class Shelf:
     def _glance(self, name: str, path: Path) -> dict[str, Any] | None:
         """None for a run that is just being made. Files are opened only when they have changed."""
         parts = sorted(part for ending in ("", "-wal") for part in path.glob(FILES + ending))
-        stats = [part.stat() for part in parts]
-        if not stats or (not stats[0].st_size and time.time() - stats[0].st_mtime < SILENT):
+        stats = [part.lstat() for part in parts]
+        if not stats:
             return None
         key = [(part.name, stat.st_size, stat.st_mtime_ns) for part, stat in zip(parts, stats, strict=True)]
         known, facts_of = self._glances.get(path, (None, {}))
         if known != key:
-            facts_of = _seen([part for part in parts if part.suffix == ".sqlite"])
+            facts_of = _seen(path)
             self._glances[path] = key, facts_of
+        if facts_of.get("empty") and time.time() - min(stat.st_mtime for stat in stats) < SILENT:
+            return None
         if "error" in facts_of:
             return {"name": name, **facts_of}
         told = {field: value for field, value in facts_of.items() if field != "meta"}
@@ -97,9 +100,12 @@ class Shelf:
                 self._open.popitem()[1].close()
 
 
-def _seen(files: list[Path]) -> dict[str, Any]:
+def _seen(path: Path) -> dict[str, Any]:
     """What the files of a run tell of it in a list, or why they can't be read."""
     try:
+        files = run_files(path)
+        if not files:
+            return {"error": f"there is no run in {path}: its files are empty.", "empty": True}
         meta = facts(files)
         last = max(_last_step(file) for file in files)
     except RunError as error:
@@ -114,5 +120,8 @@ def _seen(files: list[Path]) -> dict[str, Any]:
 
 
 def _last_step(file: Path) -> int:
-    with closing(Reader(file)) as reader:
-        return reader.last_frame()[1]
+    try:
+        with closing(Reader(file)) as reader:
+            return reader.last_frame()[1]
+    except RunError:  # one of many files: the page tells of it
+        return -1

@@ -302,6 +302,7 @@ export class RunView {
       With: [meta.backend, `hookline ${meta.hookline}`, meta.python && `Python ${meta.python}`].filter(Boolean).join(", "),
     };
     if (now.dropped) list.Dropped = `${whole(now.dropped)} rows: the disk could not keep up`;
+    if (now.damage?.length) list.Damaged = now.damage.join(" ");
     const found = findingsOf(about);
     // The worst first; of these what was seen first, and in one step what ran first: that is where it began.
     const ran = new Map(about.series.map(([site], number) => [site, number]).reverse());
