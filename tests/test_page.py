@@ -28,7 +28,6 @@ from hookline.page.health import owners, verdicts
 from hookline.page.reading import Health, OpenRun, Series
 from hookline.page.shelf import Shelf
 from hookline.page.shrink import axis, marked, onto
-from hookline.sinks.frames import unpack_columns
 from pages import NAN, Client, layers, row, store
 
 
@@ -419,7 +418,9 @@ def long_run(folder, layers=40, steps=60, at_once=3):
 def test_only_what_is_asked_for_is_read(tmp_path, monkeypatch):
     long_run(tmp_path / "a")  # 20 writes of 3 groups
     read = []
-    monkeypatch.setattr(columns_module, "unpack_columns", lambda stats: read.append(1) or unpack_columns(stats))
+    decoded = columns_module._decoded
+    counted = lambda *args: (read.append(1) or frame for frame in decoded(*args))  # noqa: E731
+    monkeypatch.setattr(columns_module, "_decoded", counted)
     run = OpenRun(tmp_path / "a", "a")
     monkeypatch.setattr(run, "health", lambda seconds=0.0: Health(-1, {}))
     about = queries.describe(run, 5.0)

@@ -78,11 +78,11 @@ def _layers(run: hookline.Run) -> None:
     table = Table("layer", "type", title=None)
     for heading in ("std of output", "std of its gradient", "zeros", "health"):
         table.add_column(heading, justify="left" if heading == "health" else "right")
+    rows = run.rows()
     for name, kind in run.meta["sites"]:
-        outputs = [
-            row for row in run.rows(name or None, "output") if row["site"] == name and row["mode"] == "train"
-        ]
-        grads = [row for row in run.rows(name or None, "grad_output") if row["site"] == name]
+        mine = [row for row in rows if row["site"] == name]
+        outputs = [row for row in mine if row["kind"] == "output" and row["mode"] == "train"]
+        grads = [row for row in mine if row["kind"] == "grad_output"]
         found = findings.get(name)
         table.add_row(
             name or "(model)",
@@ -94,11 +94,6 @@ def _layers(run: hookline.Run) -> None:
             style="red" if found else "",
         )
     Console().print(table)
-
-
-def _training(run: hookline.Run, site: str, kind: str) -> list[dict[str, Any]]:
-    rows = run.rows(site or None, kind)
-    return [row for row in rows if row["site"] == site and row["mode"] == "train"]
 
 
 def _course(rows: list[dict[str, Any]]) -> str:
