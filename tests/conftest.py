@@ -68,3 +68,11 @@ def graphs(fresh_compiler):
 def listens_to_ctrl_c():
     """For `preexec_fn`: what a shell starts in the background ignores Ctrl-C, and so do its children."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _no_state_of_the_user(tmp_path_factory):
+    """What hookline keeps for a user is kept elsewhere: tests leave nothing in a home, and find nothing there."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        yield

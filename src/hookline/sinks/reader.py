@@ -126,16 +126,21 @@ class Reader:
                             mine &= ~np.isin(_keys(frame), _keys(other))
                     yield frame, np.flatnonzero(mine)
 
-    def frames(self, after: int, limit: int, group: int | None = None) -> list[Frame]:
+    def index(self, after: int) -> list[Entry]:
+        """What is known of the frames behind number `after`, unread."""
+        self._look()
+        return self._entries[bisect.bisect_right(self._entries, after, key=lambda one: one.number) :]
+
+    def frames(self, after: int, limit: int, group: int | None = None, *, hists: bool = True) -> list[Frame]:
         """Up to `limit` frames behind number `after`, in the order of writing; none where the rest is damaged.
 
-        Of one group, if it is given; their histograms come with these only.
+        Of one group, if it is given; their histograms come with these only, and if they are wanted.
         """
         self._look()
         entries = self._entries if group is None else self._groups.get(group, [])
         found: list[Frame] = []
         for entry in entries[bisect.bisect_right(entries, after, key=lambda one: one.number) :]:
-            if (frame := self._frame(entry, group is not None)) is not None:
+            if (frame := self._frame(entry, hists and group is not None)) is not None:
                 found.append(frame)
                 if len(found) == limit:
                     break

@@ -5,6 +5,7 @@ Upstream: a backend's facts of one run. Downstream: a terminal, a notebook, a ta
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -23,11 +24,13 @@ from hookline.summaries.html import html_table
 from hookline.summaries.inputs import Inputs, of_learner, prepare
 from hookline.summaries.memory import TrainingMemory, estimate
 from hookline.summaries.numbers import arguments, in_bytes, in_units, plain
-from hookline.summaries.text import plain_footer, plain_table, rich_footer, rich_table
+from hookline.summaries.text import left_out, plain_footer, plain_table, rich_footer, rich_table
 from hookline.summaries.tree import Row, tree_of
 
 ONE_SCREEN = 40
 """Rows that a summary shows at most where no depth is asked for."""
+NARROWEST = 24
+"""Characters in a line of a terminal that are reckoned with at least."""
 
 
 def summary(
@@ -249,7 +252,8 @@ class Summary:
         return totals
 
     def __str__(self) -> str:
-        return self._in_colour() if sys.stdout.isatty() else self.to_text()
+        plain = sys.stdout is None or not sys.stdout.isatty() or os.environ.get("TERM") == "dumb"
+        return self.to_text() if plain else self._in_colour()
 
     def to_text(self) -> str:
         """The table in plain characters, as it goes into a pipe or a log."""
@@ -265,8 +269,14 @@ class Summary:
     __repr__ = __str__
 
     def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
-        yield rich_table(*self._table(), options.max_width)
-        yield rich_footer(self._totals())
+        columns, lines = self._table()
+        totals = self._totals()
+        if gone := left_out(columns, lines, options.max_width):
+            totals["Left out"] = (
+                f"{', '.join(gone)}: lines of {options.max_width} characters have no room for them"
+            )
+        yield rich_table(columns, lines, options.max_width)
+        yield rich_footer(totals)
 
     def _repr_html_(self) -> str:
         return html_table(*self._table(), self._totals(), self._root.type)
@@ -275,7 +285,7 @@ class Summary:
 def _terminal_width() -> int:
     import shutil
 
-    return max(shutil.get_terminal_size((120, 40)).columns, 60)
+    return max(shutil.get_terminal_size((120, 40)).columns, NARROWEST)
 
 
 def failed(facts: RunFacts, columns: tuple[str, ...] | None = None) -> ForwardError:
