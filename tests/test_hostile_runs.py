@@ -4,6 +4,7 @@ import os
 import resource
 import signal
 import sqlite3
+import struct
 import subprocess
 import sys
 import warnings
@@ -326,6 +327,8 @@ def test_other_types_in_the_tables(tmp_path):
         "UPDATE frame SET first = 'x'",
         "UPDATE frame SET series_group = NULL",
         "UPDATE frame SET number = 9000000000000000000 WHERE number = 3",
+        "UPDATE frame SET number = 90000 WHERE number = 2",
+        "UPDATE series SET number = 1 << 40",
         "UPDATE block SET stats = 'text'",
         "UPDATE block SET stats = NULL",
         "UPDATE block SET hists = 1.5",
@@ -400,6 +403,42 @@ def test_a_file_that_cannot_be_read_costs_that_process_only(tmp_path):
     assert run.steps == [0, 1, 2] and len(run.damage) == 1
     viewed(folder)
     reported(folder)
+
+
+def test_a_tree_of_pages_that_goes_in_circles_ends(tmp_path):
+    """Inner pages all of whose children are one page: SQLite would go through them for years."""
+    file = stored(tmp_path / "run")
+    connection = sqlite3.connect(file)
+    roots = dict(connection.execute("SELECT name, rootpage FROM sqlite_master").fetchall())
+    connection.close()
+    pages = [bytearray(file.read_bytes()[at : at + 4096]) for at in range(0, file.stat().st_size, 4096)]
+    for name in ("frame", "series", "block", "recording"):
+        leaf, count = len(pages) + 1, 500
+        pages.append(pages[roots[name] - 1])
+        for depth in range(15):
+            below = leaf if depth == 0 else len(pages)
+            inner = bytearray(4096)
+            inner[:12] = struct.pack(">BHHHBI", 5, 0, count, 4096 - 5 * count, 0, below)
+            for cell in range(count):
+                at = 4096 - 5 * (cell + 1)
+                inner[at : at + 5] = struct.pack(">IB", below, 1)
+                inner[12 + 2 * cell : 14 + 2 * cell] = struct.pack(">H", at)
+            pages.append(inner)
+        pages[roots[name] - 1] = pages.pop()
+    pages[0][28:32] = struct.pack(">I", len(pages))
+    file.write_bytes(b"".join(pages))
+    for reader in READERS.values():
+        read(reader, tmp_path / "run")
+
+
+def test_a_sparse_file_that_announces_huge_rows_takes_no_memory(tmp_path):
+    file = stored(tmp_path / "run")
+    with file.open("r+b") as sparse:
+        sparse.truncate(1 << 40)
+        sparse.seek(28)
+        sparse.write(struct.pack(">I", (1 << 40) // 4096))
+    for reader in READERS.values():
+        read(reader, tmp_path / "run")
 
 
 def test_a_hundred_thousand_rows_of_one_site_as_columns(tmp_path):

@@ -23,7 +23,6 @@ from hookline.sinks.rollback import check_journal, undo
 NAME = re.compile(r"rank\d{1,9}-\d{1,9}\.sqlite")
 TABLES = {"sqlite_master", "meta", "seal", "series", "frame", "block", "recording"}
 LIMITS = {
-    sqlite3.SQLITE_LIMIT_LENGTH: 256 << 20,
     sqlite3.SQLITE_LIMIT_SQL_LENGTH: 10_000,
     sqlite3.SQLITE_LIMIT_COLUMN: 32,
     sqlite3.SQLITE_LIMIT_EXPR_DEPTH: 20,
@@ -32,8 +31,10 @@ LIMITS = {
     sqlite3.SQLITE_LIMIT_ATTACHED: 0,
     sqlite3.SQLITE_LIMIT_TRIGGER_DEPTH: 1,
 }
+SHORT, LONG = 64 << 10, 128 << 20
+"""The bytes of a row with names and numbers, and of one with facts or a block, which are fetched one by one."""
 AT_ONCE = 256
-"""So many rows are fetched at a time, and may together take so much work:"""
+"""So many short rows are fetched at a time, and may together take so much work:"""
 WORK, MOST_WORK = 10_000, 200
 """Instructions of SQLite between two looks, and how many looks; some ten thousand instructions are usual."""
 TRIES = 5
@@ -73,17 +74,17 @@ class Source:
         self._work = [0]
         self._connection = _opened(path, self._work)
 
-    def rows(self, query: str, *values: Any) -> Iterator[tuple[Any, ...]]:
-        """What a query answers, some rows at a time."""
-        self._work[0] = 0
+    def rows(self, query: str, *values: Any, longest: int = SHORT) -> Iterator[tuple[Any, ...]]:
+        """What a query answers, some rows at a time; none is longer than `longest`."""
+        self._bound(longest)
         with closing(self._connection.execute(query, values)) as cursor:
-            while some := cursor.fetchmany(AT_ONCE):
+            while some := cursor.fetchmany(AT_ONCE if longest == SHORT else 1):
                 yield from some
-                self._work[0] = 0
+                self._bound(longest)  # another query may have come between
 
     def one(self, query: str, *values: Any) -> tuple[Any, ...] | None:
         """The first row of the answer."""
-        self._work[0] = 0
+        self._bound(LONG)
         with closing(self._connection.execute(query, values)) as cursor:
             row: tuple[Any, ...] | None = cursor.fetchone()
             return row
@@ -99,6 +100,10 @@ class Source:
 
     def close(self) -> None:
         self._connection.close()
+
+    def _bound(self, longest: int) -> None:
+        self._work[0] = 0
+        self._connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, longest)
 
 
 def _opened(path: Path, work: list[int]) -> sqlite3.Connection:

@@ -26,12 +26,15 @@ from hookline.sinks.frames import (
     unpack_histograms,
     unseal,
 )
-from hookline.sinks.opening import Source
+from hookline.sinks.opening import LONG, SHORT, Source
 from hookline.sinks.schema import GROUP, META, VERSION, Format, Kept, checksum, format_of
 
 UNREADABLE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_MISMATCH}
 """What SQLite says of damage; of other errors (busy, no access) it may be free later."""
 MOST_FACTS = 10_000
+MOST_TOLD = 1000
+MOST_MISSING = 20_000
+"""Where more rows than this are missing, a file is not damaged but lies."""
 ASK_VERSION = "SELECT value FROM meta WHERE name = 'version'"
 
 
@@ -69,6 +72,8 @@ class Reader:
         self._next = 1
         self._series: dict[int, dict[str, Any]] = {}
         self._next_series = 0
+        self._missing = 0
+        self._told: set[str] = set()
         try:
             self._source = Source(path)
         except (sqlite3.Error, OSError) as error:
@@ -206,10 +211,16 @@ class Reader:
         """The facts of the run, without those that are damaged."""
         found: dict[str, str] = {}
         seals: dict[str, int] = {}
+        size = 0
         try:
             with self._source.at_once():
-                for name, value in self._source.rows(f"SELECT name, value FROM meta LIMIT {MOST_FACTS}"):
+                for name, value in self._source.rows(
+                    f"SELECT name, value FROM meta LIMIT {MOST_FACTS}", longest=LONG
+                ):
                     found[str(name)] = value
+                    size += len(str(value))
+                    if size > LONG:
+                        raise RunError(f"{self.path} is no run of hookline's: its facts are larger than 128 MB.")
                 if sealed:
                     seals = dict(self._source.rows(f"SELECT name, crc FROM seal LIMIT {MOST_FACTS}"))
         except sqlite3.Error as error:
@@ -306,10 +317,12 @@ class Reader:
         expected = start
         try:
             query = f"SELECT number, {asked} FROM {table} WHERE number >= ? ORDER BY number"
-            for number, *values, crc in self._source.rows(query, start):
-                if type(number) is not int or not expected <= number < expected + 1_000_000:
+            longest = LONG if table == "recording" else SHORT
+            for number, *values, crc in self._source.rows(query, start, longest=longest):
+                if type(number) is not int or number < expected:
                     raise sqlite3.DatabaseError("rows are out of order")
                 for missing in range(expected, number):
+                    self._count_missing(table)
                     yield missing, None
                 expected = number + 1
                 yield number, tuple(values) if self._agrees(crc, number, values) else None
@@ -317,7 +330,14 @@ class Reader:
         except sqlite3.Error as error:
             self._raise_unless_damage(error)
         for number in range(expected, self._last_number(table, expected) + 1):  # what lies behind the damage
-            yield number, self._one(table, asked, number)
+            if (found := self._one(table, asked, number)) is None:
+                self._count_missing(table)
+            yield number, found
+
+    def _count_missing(self, table: str) -> None:
+        self._missing += 1
+        if self._missing > MOST_MISSING:
+            raise RunError(f"{self.path} is damaged: more than {MOST_MISSING:,} rows of {table!r} are missing.")
 
     def _one(self, table: str, asked: str, number: int) -> tuple[Any, ...] | None:
         try:
@@ -373,7 +393,8 @@ class Reader:
 
     def _tell(self, what: str) -> None:
         told = f"{self.path}: {what}."
-        if told not in self.damage:
+        if told not in self._told and len(self._told) < MOST_TOLD:
+            self._told.add(told)
             self.damage.append(told)
 
 
