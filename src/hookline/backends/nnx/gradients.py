@@ -11,11 +11,12 @@ from typing import Any
 import jax
 from flax import nnx
 
-from hookline.backends.nnx.compat import is_symbolic_zero, tracing
+from hookline.backends.nnx.compat import in_forward_mode, is_symbolic_zero, tracing
 from hookline.backends.nnx.leaves import Array, StandIn, is_float
 from hookline.backends.nnx.replay import Ear, hearing
 from hookline.backends.protocol import GradSink, JointSink
 from hookline.backends.tapping import Tapping, spread
+from hookline.errors import Unsupported
 
 Backward = Callable[[list[Any], list[Any]], "list[Any] | None"]
 """Takes what was carried along and the gradients, None where there is none; may return others."""
@@ -35,6 +36,18 @@ class Note:
         return hash(self.word)
 
 
+def refuse_forward_mode(arrays: list[Any], what: str) -> None:
+    """Unsupported where one of the arrays is on its way through jvp: JAX would only say that it can't go on."""
+    if any(map(in_forward_mode, arrays)):
+        raise Unsupported(
+            backend="nnx",
+            feature=f"{what} inside of jvp (jacfwd)",
+            why="JAX has no forward derivative of code with a backward of its own, by which this is heard",
+            instead="leave it out here (record or watch with grads=False and without ops, no hooks on gradients "
+            "or operators), or differentiate by grad, vjp or jacrev",
+        )
+
+
 def led(
     arrays: list[Any],
     backward: Callable[..., Any],
@@ -45,6 +58,7 @@ def led(
 
     `word` is what `on_forward` gave when the differentiation went by here.
     """
+    refuse_forward_mode(arrays, "hearing gradients")
 
     @jax.custom_vjp  # type: ignore[untyped-decorator]
     def identity(carried: Any, *arrays: Any) -> tuple[Any, ...]:

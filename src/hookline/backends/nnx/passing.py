@@ -48,7 +48,9 @@ def forward(post: Post, module: Any, args: Any, kwargs: Any) -> Any:
     own: Callable[..., Any] = partial(post.base.__call__, module)
     if post.op_watchers:
         own = partial(_listened, post, module, own)
-    return own(*args, **kwargs) if post.forward is None else post.forward[0](own, *args, **kwargs)
+    for fn, _ in post.forwards:
+        own = partial(fn, own)
+    return own(*args, **kwargs)
 
 
 def _listened(post: Post, module: Any, own: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
@@ -224,6 +226,8 @@ class _Traced:
         with _Telling(differentiated, self.training, ears, self.remark):
             for tap in taps:
                 view = now.view = view_of(tap)
+                if not self._sends_to(tap, view):
+                    continue  # it came when this program was compiled, or running, already
                 if counts(tap):
                     if tap.after:
                         _after(tap, module, (), {}, None)
@@ -235,6 +239,11 @@ class _Traced:
                     _before(tap, module, args, kwargs)
         if self._spec.grads:  # with no ears too: its gradients are nobody else's
             self._post.waiting.called(key, ears)
+
+    def _sends_to(self, tap: Tap, view: Figures) -> bool:
+        """Whether this program sends what a tap needs."""
+        spec, needs = self._spec, tap.needs
+        return not (needs.inputs and view not in spec.inputs) and not (needs.outputs and view not in spec.outputs)
 
     def _tell_gradient(self, which: str, packing: Packing, found_at: list[list[int]], values: list[Any]) -> None:
         def grads(view: Figures) -> list[tuple[list[int], Any]]:

@@ -12,6 +12,7 @@ and runs every check with it; each checks a "yes" of the backend's declaration, 
 
 from hookline.testing.conformance import (
     backwards,
+    blocks,
     descriptions,
     forwards,
     operators,
@@ -27,6 +28,7 @@ __all__ = ["CHECKS", "Adapter", "Check", "ramp", "reference"]
 _FILES = (
     forwards,
     backwards,
+    blocks,
     places,
     recordings,
     operators,
