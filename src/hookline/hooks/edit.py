@@ -86,8 +86,8 @@ class Edits(Enterable, ExitStack):
         self._weights = Block(backend.name, self._session, weights, tensors)
 
     def __enter__(self) -> Edits:
+        self.is_used()
         line = callers_line()
-        self._made = None
         self._weights.begin()
         try:
             for undo in (self._session.close, self._weights.leave, self._attached.close) * 2:

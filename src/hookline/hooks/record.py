@@ -138,7 +138,7 @@ class Recorder(Enterable):
         if self._entered:
             raise InvalidArgument("this record block was used already; call record(...) again.")
         self._entered = True
-        self._made = None
+        self.is_used()
         if self._store.budget is not None:
             self._store.budget.open()
         line = callers_line()

@@ -224,7 +224,7 @@ class Watch(Enterable):
     def __enter__(self) -> Watch:
         if self.is_open:
             raise InvalidArgument("this watch block is open already; call watch(...) again.")
-        self._made = None
+        self.is_used()
         self._line = line = callers_line()
         self._ops = None if self._chosen is None else WatchedOps(self, self._chosen)
         kind = FullWatcher if self._inputs else OutputWatcher
