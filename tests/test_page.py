@@ -151,7 +151,7 @@ def test_not_a_number_is_told_apart_from_not_recorded(tmp_path):
 
 def test_a_step_that_was_written_twice_counts_as_it_was_written_last(tmp_path):
     for value in (1.0, 2.0):  # two processes, one after the other, in one folder
-        store(tmp_path / "a", [row(step=step, values=(value, value)) for step in range(3)])
+        store(tmp_path / "a", [row(step=step, values=(value, value)) for step in range(3)], resume=value > 1)
     run = OpenRun(tmp_path / "a", "a")
     run.catch_up()
     steps, stats = run.columns(0)

@@ -84,8 +84,8 @@ class Edits(Enterable, Undoing):
         self._weights = Block(backend.name, self._session, weights, tensors)
 
     def __enter__(self) -> Edits:
+        self.is_used()
         line = callers_line()
-        self._made = None
         self._weights.refuse_twice()
         try:
             self._weights.begin()

@@ -6,9 +6,8 @@ by `stop`, is left when the process ends, and says so if it was never entered.
 
 from __future__ import annotations
 
-import sys
 import warnings
-from contextlib import suppress
+import weakref
 from typing import Any, Protocol, Self
 
 from hookline.errors import InvalidArgument
@@ -25,7 +24,7 @@ class Enterable:
     """A block of a verb; see `made_by`.
 
     >>> class Block(Enterable):
-    ...     def __enter__(self): self.entered(); return "in"
+    ...     def __enter__(self): self.is_used(); self.entered(); return "in"
     ...     def __exit__(self, *how): self.left()
     >>> block = Block().made_by("watch")
     >>> block.start(), block.stop()
@@ -33,15 +32,21 @@ class Enterable:
     """
 
     _verb = "block"
-    _made: tuple[str, int] | None = None  # file and line, until it is entered
+    _unused: weakref.finalize[..., Any] | None = None
     _inside = False
 
     def made_by(self, verb: str) -> Self:
         """This block, which tells of itself by this name and by the line where it was made."""
         frame = callers_frame()
-        self._verb, self._made = verb, (frame.f_code.co_filename, frame.f_lineno)
-        until_exit(self)
+        self._verb = verb
+        # No __del__: that would run when any block ends, and swallow a Ctrl-C which comes then.
+        self._unused = weakref.finalize(self, _say_unused, verb, frame.f_code.co_filename, frame.f_lineno)
         return self
+
+    def is_used(self) -> None:
+        """Somebody enters the block: there is nothing to say when it dies."""
+        if self._unused is not None:
+            self._unused.detach()
 
     def start(self: _ContextManager) -> Any:
         """Enters the block, and gives what `with` would; it lasts until `stop`, or until the process ends."""
@@ -53,7 +58,7 @@ class Enterable:
 
     def entered(self) -> None:
         """The block is entered now."""
-        self._made, self._inside = None, True
+        self._inside = True
         until_exit(self)
 
     def left(self) -> None:
@@ -62,31 +67,18 @@ class Enterable:
         no_longer(self)
 
     def at_exit(self) -> None:
-        """The process ends: an open block is left, and one that nobody entered says so."""
-        if self._made is not None:
-            self._say_unused()
-        elif self._inside:
+        """The process ends: an open block is left."""
+        if self._inside:
             self.stop()  # type: ignore[misc]
-
-    def __del__(self) -> None:
-        if sys.is_finalizing():
-            return
-        if self._made is not None:
-            self._say_unused()
-        elif self._inside:
-            with suppress(Exception):  # nobody is there to be told
-                self.stop()  # type: ignore[misc]
-
-    def _say_unused(self) -> None:
-        assert self._made is not None
-        (file, line), self._made = self._made, None
-        verb = self._verb
-        message = (
-            f"this {verb}(...) was never entered, so nothing was done: write `with {verb}(...):`, or call its "
-            "start(), which lasts until stop() or until the process ends."
-        )
-        # Not a ResourceWarning: Python shows none of these unless asked.
-        warnings.warn_explicit(message, RuntimeWarning, file, line)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise InvalidArgument(f"a block can't be copied or pickled; call {self._verb}(...) again.")
+
+
+def _say_unused(verb: str, file: str, line: int) -> None:
+    message = (
+        f"this {verb}(...) was never entered, so nothing was done: write `with {verb}(...):`, or call its "
+        "start(), which lasts until stop() or until the process ends."
+    )
+    # Not a ResourceWarning: Python shows none of these unless asked.
+    warnings.warn_explicit(message, RuntimeWarning, file, line)

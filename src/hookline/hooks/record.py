@@ -138,7 +138,7 @@ class Recorder(Enterable, Undoing):
         if self._entered:
             raise InvalidArgument("this record block was used already; call record(...) again.")
         self._entered = True
-        self._made = None
+        self.is_used()
         try:
             self._begin()
             return self.recording

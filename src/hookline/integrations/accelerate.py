@@ -34,6 +34,6 @@ class WatchCallback(Enterable, Watcher):
         if self._attached is None:
             raise InvalidArgument("nothing is attached: `with WatchCallback().attach(accelerator, model):`.")
         accelerator, model = self._attached
-        self._made = None
+        self.is_used()
         self.open(accelerator.unwrap_model(model), scaler=getattr(accelerator, "scaler", None))
         return self

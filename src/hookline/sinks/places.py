@@ -56,9 +56,9 @@ def numbered(path: Path, *, again: bool) -> Path:
 
 
 def launch() -> str:
-    """One text for all processes of a distributed training, another for the next; "" where nothing tells."""
+    """One text for all processes of a training, another for the next one."""
     found = [f"{name}={os.environ[name]}" for name in LAUNCH if name in os.environ]
-    return f"{zlib.crc32(' '.join(found).encode()):08x}" if found else ""
+    return f"{zlib.crc32(' '.join(found or [f'parent={os.getppid()}']).encode()):08x}"
 
 
 def file_of(folder: Path, rank: int) -> Path | None:
@@ -75,8 +75,7 @@ def taken_by(folder: Path, rank: int) -> str | None:
                 return "a run that is just beginning, or whose process died then"
             continue
         meta = meta_of(file)
-        of_this_training = meta.get("launch", "") == launch() and (launch() or "end" not in meta)
-        if own or not of_this_training:
+        if own or meta.get("launch") != launch():
             return described(file, meta)
     return None
 

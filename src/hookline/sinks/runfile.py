@@ -33,8 +33,8 @@ SUPER_JOURNAL = b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"
 
 _locks: dict[int, threading.RLock] = {}
 """One for each process: a forked child must not wait for a thread that it does not have."""
-_files: dict[tuple[int, Path], RunFile] = {}
-"""(process, folder) -> the file that this process has begun there, open or not."""
+_files: dict[tuple[int, Path, int], RunFile] = {}
+"""(process, folder, rank) -> the file that this process has begun there, open or not."""
 
 
 class RunFile:
@@ -144,14 +144,14 @@ def opened(folder: Path, meta: dict[str, Any], *, resume: bool) -> RunFile:
     `resume` the one that is there. RunError where it can't be.
     """
     with _locks.setdefault(os.getpid(), threading.RLock()):
-        mine = _files.get((os.getpid(), folder))
+        key = (os.getpid(), folder, meta["rank"])
+        mine = _files.get(key)
         if mine is not None and (not mine.path.exists() or not mine.is_of_use()):
             mine = None  # it was deleted when nobody used it, or nothing came of it
         recording = meta.get("by") == "record"
         if mine is None:
             mine = _resumed(folder, meta) if resume else None
-            mine = mine or _begun(folder, meta)
-            _files[os.getpid(), folder] = mine
+            _files[key] = mine = mine or _begun(folder, meta, joining=resume)
             mine.enter()
         elif recording or not mine.has_rows:
             mine.enter()
@@ -173,12 +173,12 @@ def again(file: RunFile, meta: dict[str, Any]) -> None:
         _continue(file, meta)
 
 
-def _begun(folder: Path, meta: dict[str, Any]) -> RunFile:
+def _begun(folder: Path, meta: dict[str, Any], *, joining: bool) -> RunFile:
     folder.mkdir(parents=True, exist_ok=True)
     if (blank := file_of(folder, meta["rank"])) is not None and is_left_blank(blank):
         for suffix in SUFFIXES:
             Path(f"{blank}{suffix}").unlink(missing_ok=True)
-    if (there := taken_by(folder, meta["rank"])) is not None:
+    if not joining and (there := taken_by(folder, meta["rank"])) is not None:
         raise _refusal(folder, there)
     file = folder / f"rank{meta['rank']}-0000.sqlite"
     try:

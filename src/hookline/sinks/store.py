@@ -152,7 +152,7 @@ def _facts() -> dict[str, Any]:
         "process": os.getpid(),
         "started": now(),
         "rank": int(os.environ.get("RANK", 0)),
-        **({"launch": launch()} if launch() else {}),
+        "launch": launch(),
     }
 
 

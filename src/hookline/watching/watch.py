@@ -240,7 +240,7 @@ class Watch(Enterable, Undoing):
     def __enter__(self) -> Watch:
         if self.is_open:
             raise InvalidArgument("this watch block is open already; call watch(...) again.")
-        self._made = None
+        self.is_used()
         try:
             self._begin()
             return self
