@@ -24,6 +24,7 @@ from hookline.backends.tap import put_in_order
 from hookline.backends.torch.compat import (
     always_called,
     before_registering,
+    compiled,
     fresh_hook_id,
     hook_dicts,
     never_compiled,
@@ -32,6 +33,7 @@ from hookline.backends.torch.compat import (
     was_compiled,
 )
 from hookline.backends.torch.compiled.classes import retarget
+from hookline.backends.torch.compiled.doors import need_version
 from hookline.backends.torch.compiled.traced import call_of_inert, call_of_point, call_of_replaced, call_of_tap
 
 _attached: weakref.WeakSet[Attached] = weakref.WeakSet()
@@ -77,6 +79,8 @@ def place(wishes: list[Wish]) -> Callable[[], None]:
 
     What is returned keeps no module alive, and nothing that hangs on one.
     """
+    if was_compiled() and any(compiled(module) for module, _ in wishes):
+        need_version()
     number = fresh_hook_id()
     attached = Attached(wishes)
     entries: list[tuple[weakref.ref[nn.Module], bool, int]] = []
