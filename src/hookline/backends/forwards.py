@@ -11,6 +11,7 @@ import copy
 import itertools
 import weakref
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from hookline.backends.changing import changing
@@ -110,6 +111,12 @@ class ReplacedForward:
 
     def _of_class(self, module: Any) -> Any:
         return self._class_has.__get__(module) if self._is_method else self._class_has
+
+    def followed_original(self) -> Any:
+        """As `original`, in words that the torch.compile of torch 2.12 understands as well."""
+        if self.before is not None:
+            return self.before
+        return partial(self._class_has, self._held()) if self._is_method else self._class_has
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         if self.before is not None:

@@ -62,6 +62,8 @@ def _tell_frameworks(frameworks: dict[str, Any]) -> None:
         _tell(framework["package"], framework["version"], f"models of {name}: {framework['models']}")
         if not framework["tested"]:
             click.echo(f"    hookline was tested with {framework['package']} {framework['tested_versions']}")
+        for feature, first in framework["too_old_for"].items():
+            click.echo(f"    no {feature}: it needs {framework['package']} {first} or newer")
         for no in framework["no"]:
             click.echo(f"    no {no['feature']}: {no['why']}. Instead: {no['instead']}.")
     missing = [framework["package"] for framework in frameworks.values() if framework["version"] is None]
@@ -111,6 +113,11 @@ def _framework(declared: Any) -> dict[str, Any]:
         "version": installed,
         "tested": installed is not None and declared.covers(installed),
         "tested_versions": f"from {declared.tested[0]}, below {declared.tested[1]}",
+        "too_old_for": {
+            feature: first
+            for feature, first in declared.since.items()
+            if installed is not None and declared.is_too_old(feature, installed)
+        },
         "models": declared.models,
         "features": features,
         "no": [

@@ -93,7 +93,14 @@ class Writer:
     def forget(self, *names: str) -> None:
         """Takes facts away that hold no longer."""
         with self._lock:
-            self._connection.executemany("DELETE FROM meta WHERE name = ?", [(name,) for name in names])
+            self._connection.execute("BEGIN")
+            try:
+                for table in ("meta", "seal"):
+                    self._connection.executemany(f"DELETE FROM {table} WHERE name = ?", [(one,) for one in names])
+                self._connection.execute("COMMIT")
+            except BaseException:
+                self._roll_back()
+                raise
 
     def write(self, rows: list[Row]) -> None:
         """Writes rows in one transaction: they are all there afterwards, or none is."""

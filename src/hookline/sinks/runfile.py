@@ -28,8 +28,6 @@ from hookline.sinks.places import (
     taken_by,
 )
 
-SUPER_JOURNAL = b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"
-"""How a journal of SQLite ends that names another file, which would be deleted."""
 
 _locks: dict[int, threading.RLock] = {}
 """One for each process: a forked child must not wait for a thread that it does not have."""
@@ -208,9 +206,6 @@ def _resumed(folder: Path, meta: dict[str, Any]) -> RunFile | None:
         raise RunError(f"{folder} can't be resumed: process {there['process']} is writing to it.")
     if there.get("version") != VERSION:
         raise RunError(f"{folder} can't be resumed: it has the format of another version of hookline.")
-    journal = Path(f"{file}-journal")
-    if journal.exists() and journal.read_bytes().endswith(SUPER_JOURNAL):
-        raise RunError(f"{folder} can't be resumed: its journal names another file, which would be deleted.")
     for time in filter(None, times):
         not_before(str(time))
     mine = RunFile(file, there, Writer(file, None))

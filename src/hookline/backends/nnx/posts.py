@@ -223,17 +223,27 @@ def place(wishes: list[Wish]) -> Undo:
     settled()  # what was sent before is not for these taps
     placed: list[tuple[Post, Tap]] = []
 
+    @changing
     def take_away() -> None:
         # May be cut short and run again: each step can be done twice.
-        with changing:
-            posts = {id(post): post for post, _ in placed}
-            for post, tap in placed:
-                post.taps = [other for other in post.taps if other is not tap]
-                if not any(other.needs.grads for other in post.taps):
-                    post.waiting.clear()
-                live.pop(id(tap.label), None)
-            _refresh(posts.values())
-            placed.clear()
+        posts = {id(post): post for post, _ in placed}
+        for post, tap in placed:
+            post.taps = [other for other in post.taps if other is not tap]
+            if not any(other.needs.grads for other in post.taps):
+                post.waiting.clear()
+            live.pop(id(tap.label), None)
+        _refresh(posts.values())
+        placed.clear()
+
+    @changing
+    def put() -> None:
+        for module, tap in wishes:
+            put_in_order(tap)
+            post = post_of(module)
+            placed.append((post, tap))
+            post.taps = [*post.taps, tap]
+            live[id(tap.label)] = tap.label
+        _refresh({id(post): post for post, _ in placed}.values())
 
     def remove() -> None:
         if not placed:
@@ -246,14 +256,7 @@ def place(wishes: list[Wish]) -> Undo:
         failures.raised(labels)
 
     try:
-        with changing:
-            for module, tap in wishes:
-                put_in_order(tap)
-                post = post_of(module)
-                placed.append((post, tap))
-                post.taps = [*post.taps, tap]
-                live[id(tap.label)] = tap.label
-            _refresh({id(post): post for post, _ in placed}.values())
+        put()
     except BaseException:
         take_away()
         raise
@@ -287,15 +290,18 @@ def replace_forward(module: nnx.Module, fn: Callable[..., Any], label: Label) ->
     """Has `fn(original, *args, **kwargs)` run in place of the module's `__call__`."""
     post, mine = post_of(module), (fn, label)
 
+    @changing
     def restore() -> None:
-        with changing:
-            post.forwards = tuple(other for other in post.forwards if other is not mine)
-            post.refresh()
+        post.forwards = tuple(other for other in post.forwards if other is not mine)
+        post.refresh()
+
+    @changing
+    def put() -> None:
+        post.forwards = (*post.forwards, mine)
+        post.refresh()
 
     try:
-        with changing:
-            post.forwards = (*post.forwards, mine)
-            post.refresh()
+        put()
     except BaseException:
         restore()
         raise

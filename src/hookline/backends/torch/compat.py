@@ -1,7 +1,8 @@
 """Every private name of torch that hookline uses, and what would replace it.
 
-Checked on torch 2.13. Each entry has a test in tests/test_torch_private.py which fails with a clear
-message when a release changes the name or what it does.
+Each entry has a test in tests/test_torch_private.py which fails with a clear message when a release changes
+the name or what it does. `SEEN` tells in which versions of torch each name was found; docs/versions.md tells
+which those are.
 """
 
 from __future__ import annotations
@@ -33,6 +34,67 @@ from hookline.backends.undoing import Undoing, stacked, tidied, undoable
 
 Fn = TypeVar("Fn", bound=Callable[..., Any])
 Hooks = tuple["OrderedDict[int, Any]", "OrderedDict[int, bool]"]
+
+
+SEEN = {
+    "2.6": """
+        torch.Tensor._backward_hooks torch.Tensor._base torch.Tensor._is_view
+        torch.Tensor._post_accumulate_grad_hooks torch.Tensor._version
+        torch.UntypedStorage._cdata
+        torch.__future__.get_overwrite_module_params_on_conversion
+        torch._C.DisableTorchFunction torch._C.DisableTorchFunctionSubclass
+        torch._C.DispatchKey.CompositeImplicitAutograd
+        torch._C.DispatchKey.FuncTorchDynamicLayerBackMode torch._C.DispatchKey.FuncTorchDynamicLayerFrontMode
+        torch._C.DispatchKeySet
+        torch._C._DisableTorchDispatch torch._C._ExcludeDispatchKeyGuard torch._C._ForceDispatchKeyGuard
+        torch._C._autograd torch._C._autograd._get_sequence_nr torch._C._autograd._unsafe_set_version_counter
+        torch._C._current_autograd_node torch._C._current_graph_task_id
+        torch._C._dispatch_get_all_op_names torch._C._dispatch_has_kernel_for_dispatch_key
+        torch._C._dispatch_tls_local_exclude_set torch._C._dispatch_tls_local_include_set
+        torch._C._dynamo.eval_frame
+        torch._C._functorch torch._C._functorch.is_functorch_wrapped_tensor
+        torch._C._functorch.is_legacy_batchedtensor torch._C._functorch.peek_interpreter_stack
+        torch._C._get_tracing_state torch._C._set_tracing_state
+        torch._C._len_torch_dispatch_stack torch._C._len_torch_function_stack
+        torch._C._storage_Use_Count
+        torch._dynamo.compiled_autograd torch._dynamo.eval_frame
+        torch._dynamo.eval_frame.OptimizedModule._orig_mod
+        torch._dynamo.exc.UnspecializeRestartAnalysis
+        torch._dynamo.symbolic_convert.InstructionTranslator torch._dynamo.utils.counters
+        torch._from_functional_tensor torch._functorch.config torch._guards.CompileContext
+        torch._higher_order_ops.effects._EffectType torch._higher_order_ops.effects._register_effectful_op
+        torch._inductor.config
+        torch._inductor.custom_graph_pass torch._inductor.custom_graph_pass.CustomGraphPass
+        torch._ops.OpOverload._op_dk torch._ops._len_torch_dispatch_stack_pre_dispatch
+        torch._remove_batch_dim
+        torch._subclasses.fake_tensor
+        torch._subclasses.fake_tensor.FakeTensor torch._subclasses.fake_tensor.FakeTensorMode
+        torch._sync
+        torch.autograd.Variable._execution_engine
+        torch.autograd.graph.Node._register_hook_dict torch.autograd.graph.Node._sequence_nr
+        torch.nn.Module._call_impl torch.nn.Module._compiled_call_impl
+        torch.nn.Module._forward_hooks torch.nn.Module._forward_hooks_always_called
+        torch.nn.Module._forward_hooks_with_kwargs
+        torch.nn.Module._forward_pre_hooks torch.nn.Module._forward_pre_hooks_with_kwargs
+        torch.nn.utils.parametrize._cache
+        torch.utils._python_dispatch.TorchDispatchMode
+        torch.utils._python_dispatch._disable_current_modes
+        torch.utils._python_dispatch._get_current_dispatch_mode_stack
+        torch.utils.checkpoint._recomputation_hook
+    """,
+    "2.10": """
+        torch._C._autograd._top_saved_tensors_default_hooks
+        torch._C._dynamo.eval_frame._FrameAction torch._C._dynamo.eval_frame._FrameExecStrategy
+    """,
+}
+"""Private names by the first version of torch in which they were seen, of those tried; all later have them."""
+
+LOOKED_FOR = """
+    _dynamo_marked_constant _is_param _torchdynamo_disable _torchdynamo_inline _torchdynamo_orig_backend
+"""
+"""Private names that torch looks for on objects of others, in all versions tried."""
+
+VERSION = tuple(int(part) for part in torch.__version__.split(".")[:2])
 
 
 def hook_dicts(module: torch.nn.Module, *, after: bool) -> Hooks:
@@ -203,8 +265,8 @@ current_node: Callable[[], Any] = torch._C._current_autograd_node
 # The number that the next autograd node will get; numbers grow with time. No public form exists.
 sequence_number: Callable[[], int] = torch._C._autograd._get_sequence_nr
 
-# The innermost pair of `saved_tensors_hooks`: how a recompute of torch.utils.checkpoint is known.
-_saved_hooks: Callable[[bool], Any] = torch._C._autograd._top_saved_tensors_default_hooks
+# The innermost pair of `saved_tensors_hooks`: how a recompute of torch.utils.checkpoint is known. Not in 2.6.
+_saved_hooks: Callable[[bool], Any] | None = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", None)
 
 
 def fresh_hook_id() -> int:
@@ -267,7 +329,10 @@ version: Callable[[torch.Tensor], int] = attrgetter("_version")
 
 def set_version(tensor: torch.Tensor, number: int) -> None:
     """Has `tensor` be of this version. `torch.autograd.graph.increment_version` is public, and has no way back."""
-    torch._C._autograd._unsafe_set_version_counter((tensor,), (number,))
+    if VERSION < (2, 7):
+        torch._C._autograd._unsafe_set_version_counter(tensor, number)  # type: ignore[arg-type]
+    else:
+        torch._C._autograd._unsafe_set_version_counter((tensor,), (number,))
 
 
 # Whether model.to(...) makes new parameters of all. Public, under a name that looks private.
@@ -338,8 +403,20 @@ _CALL = torch.nn.Module._call_impl.__code__
 
 def in_unpacking() -> bool:
     """Whether this forward is one that torch.utils.checkpoint repeats because a backward wants what it kept."""
+    if _saved_hooks is None:
+        return _is_called_by("unpack_hook", of="torch.utils.checkpoint")
     hooks = _saved_hooks(True)
     return bool(hooks) and "_recomputation_hook" in getattr(hooks[0], "__qualname__", "")
+
+
+def _is_called_by(name: str, of: str) -> bool:
+    """Whether this runs within a function of that name, of that module."""
+    frame = sys._getframe()
+    while frame.f_back is not None:
+        frame = frame.f_back
+        if frame.f_code.co_name == name and frame.f_globals.get("__name__") == of:
+            return True
+    return False
 
 
 def unshared(tensor: torch.Tensor) -> bool:
@@ -363,9 +440,8 @@ _dispatch_depth: Callable[[], int] = torch._C._len_torch_dispatch_stack
 _function_depth: Callable[[], int] = torch._C._len_torch_function_stack
 _early_depth: Callable[[], int] = _len_torch_dispatch_stack_pre_dispatch
 _set_tracer: Callable[[Any], None] = torch._C._set_tracing_state  # type: ignore[attr-defined]
-_TRANSFORMS = torch._C.DispatchKeySet.from_raw_repr(0)
-for _key in ("FuncTorchDynamicLayerFrontMode", "FuncTorchDynamicLayerBackMode"):
-    _TRANSFORMS = _TRANSFORMS.add(getattr(torch._C.DispatchKey, _key))
+_TRANSFORMS = torch._C.DispatchKeySet(torch._C.DispatchKey.FuncTorchDynamicLayerFrontMode)
+_TRANSFORMS = _TRANSFORMS.add(torch._C.DispatchKey.FuncTorchDynamicLayerBackMode)
 
 
 def is_wrapped(tensor: torch.Tensor) -> bool:
@@ -577,6 +653,10 @@ def when_traced(look: Callable[[torch.fx.GraphModule], None]) -> None:
         output.add_graph_finalizer(look)
 
 
+# Whether torch.export is making a program of what runs now. Public; torch 2.6 has it under another name.
+is_exporting: Callable[[], bool] = getattr(torch.compiler, "is_exporting", torch.compiler.is_compiling)
+
+
 def memory_of(tensor: torch.Tensor) -> int:
     """A number for the memory that a tensor shows: the same for all of its views, also for fake tensors."""
     return int(unwrapped(tensor)[0].untyped_storage()._cdata)
@@ -595,9 +675,13 @@ def never_compiled(fn: Any) -> None:
     The hooks of a compiled root module run like that. `torch.compiler.disable` does the same by a wrapper
     around each call.
     """
-    from torch._C._dynamo.eval_frame import _FrameAction, _FrameExecStrategy, set_code_exec_strategy
+    from torch._C._dynamo import eval_frame
 
-    set_code_exec_strategy(fn.__code__, _FrameExecStrategy(_FrameAction.SKIP, _FrameAction.SKIP))
+    if hasattr(eval_frame, "set_code_exec_strategy"):
+        skip = eval_frame._FrameAction.SKIP
+        eval_frame.set_code_exec_strategy(fn.__code__, eval_frame._FrameExecStrategy(skip, skip))
+    else:  # torch 2.6, where hooks are not in compiled code
+        eval_frame.skip_code(fn.__code__)  # type: ignore[attr-defined]
 
 
 def unfollowed(fn: Any) -> None:
@@ -655,8 +739,10 @@ def module_under_compilation() -> torch.nn.Module | None:
     from torch._dynamo.symbolic_convert import InstructionTranslator
 
     try:
-        frame = InstructionTranslator.current_tx()
+        frame: Any = InstructionTranslator.current_tx()
     except AttributeError:  # a backward that is compiled later
+        return None
+    if frame is None:  # the same, as torch 2.12 tells it
         return None
     first = frame.f_code.co_varnames[0] if frame.f_code.co_argcount else ""
     found = frame.f_locals.get(first)
@@ -691,8 +777,7 @@ def inductor_pass(undoing: Undoing, look: Callable[[torch.fx.Graph], None]) -> N
     Graphs that were looked at are not kept in inductor's cache on disk, nor taken from it.
     """
     import torch._functorch.config as functorch
-    import torch._inductor.config as inductor
-    from torch._inductor.custom_graph_pass import CustomGraphPass, get_custom_graph_passes
+    from torch._inductor.custom_graph_pass import CustomGraphPass
 
     class Pass(CustomGraphPass):
         def __call__(self, graph: torch.fx.Graph) -> None:
@@ -703,15 +788,40 @@ def inductor_pass(undoing: Undoing, look: Callable[[torch.fx.Graph], None]) -> N
 
     mine = Pass()
 
-    def forget() -> None:
-        others = [one for one in get_custom_graph_passes(inductor.post_grad_custom_post_pass) if one is not mine]
-        inductor.post_grad_custom_post_pass = others if len(others) > 1 else others[0] if others else None
-
     lazy = functorch.force_non_lazy_backward_lowering
     undoing.noted(setattr, functorch, "force_non_lazy_backward_lowering", lazy)
-    undoing.noted(forget)
-    inductor.post_grad_custom_post_pass = [*get_custom_graph_passes(inductor.post_grad_custom_post_pass), mine]
+    undoing.noted(lambda: _set_passes([one for one in _passes() if one is not mine]))
+    _set_passes([*_passes(), mine])
     functorch.force_non_lazy_backward_lowering = True
+
+
+def _passes() -> list[Any]:
+    """What inductor calls with each graph, after its own passes."""
+    from torch._inductor import config
+
+    found = config.post_grad_custom_post_pass
+    found = getattr(found, "hookline_passes", found)
+    return [] if found is None else list(found) if isinstance(found, (list, tuple)) else [found]
+
+
+def _set_passes(passes: list[Any]) -> None:
+    from torch._inductor import config, custom_graph_pass
+
+    class All(custom_graph_pass.CustomGraphPass):
+        """Several in one: before torch 2.13 there is place for no more."""
+
+        hookline_passes = passes
+
+        def __call__(self, graph: torch.fx.Graph) -> None:
+            for one in passes:
+                one(graph)
+
+        def uuid(self) -> None:
+            """None: not to be cached."""
+
+    takes_several = hasattr(custom_graph_pass, "get_custom_graph_passes")
+    several: Any = passes if takes_several else All()
+    config.post_grad_custom_post_pass = several if len(passes) > 1 else passes[0] if passes else None
 
 
 def weights_are_frozen() -> bool:

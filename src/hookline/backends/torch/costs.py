@@ -54,11 +54,15 @@ _FREE_NAMES = """
     upsample_nearest_exact1d upsample_nearest_exact2d upsample_nearest_exact3d upsample_trilinear3d
     vander var_mean weight_norm_interface where zero zeros zeros_like
 """
-_FREE = frozenset(_FREE_NAMES.split())
+# torch 2.6 has no tag for these.
+_REDUCTIONS = "all any aminmax linalg__powsum linalg_vector_norm logsumexp max mean min nansum prod std sum var"
+_FREE = frozenset([*_FREE_NAMES.split(), *_REDUCTIONS.split()])
 """Names of ATen operations, without underscores at either end, that hold no matrix product."""
 
 
-_FREE_TAGS = {torch.Tag.pointwise, torch.Tag.reduction, torch.Tag.inplace_view, torch.Tag.view_copy}
+_FREE_TAGS = {torch.Tag.pointwise, torch.Tag.inplace_view, torch.Tag.view_copy}
+if hasattr(torch.Tag, "reduction"):
+    _FREE_TAGS.add(torch.Tag.reduction)
 
 
 def macs(op: Any, args: Any, kwargs: Any, out: Any) -> int | None:

@@ -15,6 +15,7 @@ from torch import nn
 from hookline.backends.operators import OpListener
 from hookline.backends.protocol import Label
 from hookline.backends.torch.compat import compiled, compiler_of, has_pass_of_its_own, run_as_written, uncompiled
+from hookline.backends.torch.compiled.doors import need_version
 from hookline.backends.torch.compiled.ophooks import hook_compiled
 from hookline.backends.torch.modules import walk
 from hookline.backends.torch.written import hook_written
@@ -37,6 +38,7 @@ def hook_operators(
     elsewhere: set[int] = set()
     entries: list[nn.Module] = []
     for name, entry in _entries(model):
+        need_version()
         compiler = compiler_of(entry)
         root = uncompiled(entry)
         own = {id(part): (under, part) for under, part in walk(root, name)}

@@ -24,6 +24,7 @@ from hookline.backends.tap import put_in_order
 from hookline.backends.torch.compat import (
     always_called,
     before_registering,
+    compiled,
     fresh_hook_id,
     hook_dicts,
     never_compiled,
@@ -32,6 +33,7 @@ from hookline.backends.torch.compat import (
     was_compiled,
 )
 from hookline.backends.torch.compiled.classes import retarget
+from hookline.backends.torch.compiled.doors import need_version
 from hookline.backends.torch.compiled.traced import call_of_inert, call_of_point, call_of_replaced, call_of_tap
 from hookline.backends.undoing import Undoing, undoable
 
@@ -78,6 +80,8 @@ def place(undoing: Undoing, wishes: list[Wish]) -> None:
 
     What is returned keeps no module alive, and nothing that hangs on one.
     """
+    if was_compiled() and any(compiled(module) for module, _ in wishes):
+        need_version()
     placed = _Placed(wishes)
     undoing.noted(placed.remove)
     placed.put(wishes)

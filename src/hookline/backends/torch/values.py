@@ -18,6 +18,7 @@ from hookline.backends.torch.attribution import unseen
 from hookline.backends.torch.compat import (
     aside,
     graph_task,
+    is_exporting,
     is_fake,
     is_seen,
     unfollowed,
@@ -88,7 +89,7 @@ def snapshot(tensor: torch.Tensor, device: Any = None, dtype: Any = None) -> tor
     It is an ordinary tensor even when taken in inference mode, so that it can be used anywhere. Inside the
     transforms of torch.func it is what they compute with: under vmap all of the batch, in dims in front.
     """
-    if type(tensor) is not torch.Tensor and torch.compiler.is_exporting():
+    if type(tensor) is not torch.Tensor and is_exporting():
         raise not_exported("a recording")
     if is_seen(tensor):
         with laid_bare(tensor) as bare:
