@@ -138,12 +138,11 @@ def test_a_sink(method):
 
 
 def test_the_line_with_the_step(monkeypatch):
-    from rich.status import Status
-
     import hookline.watching.progress as progress
 
     monkeypatch.setattr(progress, "SECONDS", 0)
-    monkeypatch.setattr(Status, "update", raises)
+    monkeypatch.setattr(progress, "draws_lines", lambda: True)
+    monkeypatch.setattr(progress.Line, "draw", raises)
     model, right = net(), trained(net())
     with (
         pytest.warns(UserWarning, match=r"watch\(progress=...\) \(raises\) raised") as told,

@@ -11,7 +11,8 @@ from typing import Any, Self
 from hookline.integrations.guard import Guard
 from hookline.schedule import Schedule
 from hookline.sinks.protocol import sinks_of
-from hookline.watching.watch import Watch, watch
+from hookline.watching.block import Watch
+from hookline.watching.watch import watch
 
 Row = dict[str, Any]
 

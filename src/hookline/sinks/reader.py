@@ -126,6 +126,7 @@ class Reader:
                 if (frame := self._frame(entry, hists)) is not None:
                     steps = frame.columns["step"]
                     mine = np.isin(frame.columns["series"], numbers) & (steps >= low) & (steps <= high)
+                    mine &= _last_of_each(_keys(frame))
                     for later in again:
                         if (other := self._frame(later, False)) is not None:
                             mine &= ~np.isin(_keys(frame), _keys(other))
@@ -431,6 +432,14 @@ def _written_again(entries: list[Entry]) -> list[list[Entry]]:
         found.append([other for other in behind if other.first <= entry.last and entry.first <= other.last])
         lowest = min(lowest, entry.first)
     return found[::-1]
+
+
+def _last_of_each(keys: Any) -> Any:
+    """Which places have a key that no later place has."""
+    _, from_the_end = np.unique(keys[::-1], return_index=True)
+    mask = np.zeros(len(keys), bool)
+    mask[len(keys) - 1 - from_the_end] = True
+    return mask
 
 
 def _keys(frame: Frame) -> Any:

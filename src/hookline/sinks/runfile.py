@@ -28,7 +28,6 @@ from hookline.sinks.places import (
     taken_by,
 )
 
-
 _locks: dict[int, threading.RLock] = {}
 """One for each process: a forked child must not wait for a thread that it does not have."""
 _files: dict[tuple[int, Path, int], RunFile] = {}

@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from hookline.watching.watch import Watch
+    from hookline.watching.block import Watch
 
 QUIET = 0.25
 """Seconds in which nothing was seen."""

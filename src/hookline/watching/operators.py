@@ -11,7 +11,7 @@ from hookline.hooks.operators import Chosen
 from hookline.watching.steps import Key
 
 if TYPE_CHECKING:
-    from hookline.watching.watch import Watch
+    from hookline.watching.block import Watch
 
 
 class WatchedOps:

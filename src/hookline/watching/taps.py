@@ -16,7 +16,7 @@ from hookline.trees import leaves
 from hookline.watching.steps import Key, Visit
 
 if TYPE_CHECKING:
-    from hookline.watching.watch import Watch
+    from hookline.watching.block import Watch
 
 
 class OutputWatcher(Tap):

@@ -12,14 +12,12 @@ from typing import Any
 import torch
 
 from hookline.backends.torch.compat import aside, is_seen, is_wrapped
+from hookline.backends.torch.graph import Looked
 from hookline.backends.torch.leaves import Edge, Region
-from hookline.backends.torch.passages import Passage, Port
+from hookline.backends.torch.passages import Passage
+from hookline.backends.torch.ports import Port
 
 Tensor = torch.Tensor
-Layout = tuple[tuple[int, ...], tuple[int, ...], int]
-"""Size, stride and offset of a view in its memory."""
-Looked = dict[int, Layout]
-"""Views that were looked at after something was written into one of them, by the numbers of their nodes."""
 
 
 def added(one: Tensor, other: Tensor) -> Tensor:

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -33,7 +32,6 @@ from hookline.backends.torch.leaves import (
     Copies,
     Edge,
     Live,
-    Region,
     by_number,
     edge_of,
     kept,
@@ -43,17 +41,12 @@ from hookline.backends.torch.leaves import (
     written,
 )
 from hookline.backends.torch.marks import marked, viewed
+from hookline.backends.torch.ports import FOREVER, Port, is_looked_up, mark, number_of, number_of_held
 
 Tensor = torch.Tensor
 
-FOREVER = 2**63
-"""A number above that of any node: spans of outputs have no end."""
-
 SIMPLE = 16
 """A call that makes more nodes is not looked through to find out whether it is simple."""
-
-KEY = "hookline"
-"""Under this name a node's metadata has the ports whose edge is one of its outputs."""
 
 SHARED = (
     "one tensor came in at several places; they were told apart by views, so code that compares its arguments "
@@ -73,25 +66,6 @@ class _Thread(threading.local):
 
 
 _thread = _Thread()
-
-
-class Port:
-    """The gradient of one tensor that enters or leaves a call: what an edge gets from nodes of a span."""
-
-    __slots__ = ("base", "edge", "high", "low", "numbers", "outward", "region", "seen_last", "through")
-
-    def __init__(self, numbers: list[int], *, outward: bool) -> None:
-        self.numbers, self.outward = numbers, outward
-        self.low = self.high = 0
-        # Of an input: edges, whose nodes are older than the call. Those of an output are known by the node that
-        # holds this port: a reference to it from here would close a cycle through C++.
-        self.edge: Edge | None = None
-        self.base: Edge | None = None
-        self.region: Region | None = None
-        # Of an input: the parts that outputs show which are views of it, or of its base.
-        self.through: list[Region] | tuple[()] = ()
-        self.seen_last: Callable[[], int] | None = None
-        """Of a view: the number of its node, another one if it was written to; 0 if it is gone."""
 
 
 class Passage:
@@ -179,7 +153,7 @@ class Passage:
         port.edge = edge_of(leaf)
         if is_view(leaf) and (found := region_of(leaf)) is not None:
             port.base, port.region = found
-            port.seen_last = partial(_number_of, leaf)
+            port.seen_last = partial(number_of, leaf)
             self._versions = [*self._versions, (leaf, version(leaf))]
         self.inputs.append(port)
 
@@ -250,11 +224,11 @@ class Passage:
             port = Port([number], outward=True)
             port.low, port.high = end, FOREVER
             self.outputs.append(port)
-            _mark(edge_of(leaf), self, port, None, marks)
+            mark(edge_of(leaf), self, port, None, marks)
             found = region_of(leaf) if is_view(leaf) else None
             if found is not None and found[0][0].next_functions:  # not of a leaf, whose node is for good
-                _mark(found[0], self, port, found[1], marks)
-                port.seen_last = partial(_number_of_held, weakref.ref(leaf))
+                mark(found[0], self, port, found[1], marks)
+                port.seen_last = partial(number_of_held, weakref.ref(leaf))
                 if (entered := self._shown_by(leaf, found[0])) is not None:
                     entered.through = [*entered.through, found[1]]
                 if marks[-1] < self.start:
@@ -289,7 +263,7 @@ class Passage:
         """Hooks on the node of the only output and on that which feeds inputs; False if it is not so simple."""
         node: Any = leaf.grad_fn
         number = node_number(node)
-        if self.joint_out is not None or is_view(leaf) or (number in marked and _is_looked_up(node, self)):
+        if self.joint_out is not None or is_view(leaf) or (number in marked and is_looked_up(node, self)):
             return False
         edge = node, leaf.output_nr
         if not self.inputs:
@@ -367,17 +341,6 @@ class Passage:
         return _asked(sink, places, shares)
 
 
-def _number_of(leaf: Tensor) -> int:
-    node = (
-        leaf.grad_fn
-    )  # autograd makes a view another node when it is written to, or looked at after its base was
-    return 0 if node is None else node_number(node)
-
-
-def _number_of_held(held: weakref.ref[Tensor]) -> int:
-    return 0 if (leaf := held()) is None else _number_of(leaf)
-
-
 def _asked(sink: JointSink, places: int, shares: list[tuple[Port, Any]]) -> list[Any]:
     grads: list[Any] = [None] * places
     for port, grad in shares:
@@ -385,11 +348,6 @@ def _asked(sink: JointSink, places: int, shares: list[tuple[Port, Any]]) -> list
             grads[number] = grad
     new = sink(grads)
     return [grad for _, grad in shares] if new is None else [new[port.numbers[0]] for port, _ in shares]
-
-
-def _is_looked_up(node: Any, but: Passage) -> bool:
-    """Whether a backward has to look up somebody else's port at this node."""
-    return any(not other.simple for _, other, *_ in node.metadata.get(KEY, ()) if other is not but)
 
 
 def _out(passage: Passage, output_nr: int, grads: Any, grad_outputs: Any) -> None:
@@ -428,9 +386,3 @@ def _out_and_in(
     """After the only node of a call."""
     _out(passage, output_nr, grads, grad_outputs)
     return _in(passage, sent, grads, grad_outputs)
-
-
-def _mark(edge: Edge, passage: Passage, port: Port, region: Region | None, marks: list[int]) -> None:
-    node, output_nr = edge
-    node.metadata.setdefault(KEY, []).append((output_nr, passage, port, region))
-    marks.append(node_number(node))
