@@ -27,7 +27,7 @@ def stored(folder, steps=3, sites=("fc",)):
     store = hookline.RunStore(folder)
     store.open({"model": "Net", "sites": [["", "Net"], *([site, "Linear"] for site in sites)]})
     for step in range(steps):
-        store._writer.write([row(step, site) for site in sites])
+        store._opened().write([row(step, site) for site in sites])
     store.close()
     return folder / "rank0-0000.sqlite"
 

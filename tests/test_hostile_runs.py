@@ -157,7 +157,7 @@ def test_a_journal_that_waits_for_a_new_run_is_not_played_back(tmp_path):
     assert victim.exists() and hookline.open_run(folder).steps == [0, 1, 2]
     Path(f"{folder}/rank0-0000.sqlite-journal").write_bytes(super_journal(victim, 1))
     with pytest.raises(hookline.RunError, match="super-journal"):
-        Writer(folder / "rank0-0000.sqlite", {}, new=False)
+        Writer(folder / "rank0-0000.sqlite", None)
     assert victim.exists()
 
 
@@ -167,7 +167,7 @@ from hookline.sinks import database
 from hostile import row
 database.why_no_wal = lambda folder: "it is not wanted"
 store = hookline.RunStore(sys.argv[1]); store.open({})
-writer = store._writer
+writer = store._opened()._writer
 for step in range(3): writer.write([row(step)])
 writer._connection.execute("PRAGMA cache_size=1")
 writer._connection.execute("BEGIN IMMEDIATE")

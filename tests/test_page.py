@@ -409,7 +409,7 @@ def long_run(folder, layers=40, steps=60, at_once=3):
             mine = {**one, "site": f"layer{n}", "step": 2 * step, "mean": float(n * steps + step)}
             rows.append(mine if n < layers - 1 else {**mine, "ratio": 0.5})
         if step % at_once == at_once - 1:
-            kept._writer.write(rows)
+            kept._opened().write(rows)
             rows = []
     kept.close()
     return folder
@@ -461,7 +461,7 @@ def test_a_run_that_grows_is_read_on_from_where_it_was(tmp_path):
     kept.open({"sites": [["fc", "Linear"]]})
     run = None
     for step in range(5):
-        kept._writer.write([row("fc", step, values=(float(step),), **({"late": 1.0} if step > 2 else {}))])
+        kept._opened().write([row("fc", step, values=(float(step),), **({"late": 1.0} if step > 2 else {}))])
         run = run or OpenRun(tmp_path / "a", "a")
         run.catch_up()
         assert run.columns(0).stats["mean"].tolist() == list(range(step + 1)) and run.steps == list(

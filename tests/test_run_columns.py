@@ -19,7 +19,7 @@ def run(tmp_path):
             row(step, "fc", own=step * 1.5),
             {**row(step, "fc.weight", ratio=0.5), "kind": "update", "hist": None},
         ]
-        store._writer.write([*rows, {**row(step, "fc"), "kind": "grad_output", "note": "text"}])
+        store._opened().write([*rows, {**row(step, "fc"), "kind": "grad_output", "note": "text"}])
     store.close()
     with hookline.open_run(tmp_path / "run") as opened:
         yield opened
@@ -129,7 +129,7 @@ def test_damage_is_told_with_its_steps_and_the_rest_is_read(tmp_path):
     store = hookline.RunStore(tmp_path / "run")
     store.open({})
     for step in range(5):
-        store._writer.write([row(step)])
+        store._opened().write([row(step)])
     store.close()
     file = tmp_path / "run" / "rank0-0000.sqlite"
     data = bytearray(file.read_bytes())

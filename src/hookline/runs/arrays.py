@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from hookline.sinks.columns import more_of
+from hookline.sinks.entries import Frame
 from hookline.sinks.frames import COUNTS, FLOATS, Histograms, Row
-from hookline.sinks.reader import Frame
 
 Columns = dict[str, Any]
 Part = tuple[dict[int, dict[str, Any]], int, Frame, Any]

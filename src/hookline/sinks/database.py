@@ -120,9 +120,10 @@ class Writer:
         series = dict(self._series)
         execute("BEGIN")
         try:
+            # A step that comes twice counts as it came last.
+            last = {(self._number(tuple(row[name] for name in IDENTITY)), row["step"]): row for row in rows}
             groups: dict[int, tuple[list[Row], list[int]]] = {}
-            for row in rows:
-                number = self._number(tuple(row[name] for name in IDENTITY))
+            for (number, _), row in last.items():
                 some, numbers = groups.setdefault(number // GROUP, ([], []))
                 some.append(row)
                 numbers.append(number)

@@ -7,23 +7,21 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from hookline.errors import RunError, printable
-from hookline.lines import bins
 from hookline.sinks.columns import more_of
+from hookline.sinks.entries import Entry, Frame, check, histograms_of, keys_of, last_of_each, overlapping
 from hookline.sinks.facts import checked_facts, checked_recording, checked_series
 from hookline.sinks.frames import (
     LARGEST,
     Block,
     Damaged,
-    Histograms,
     Row,
     rows_of,
     unpack_columns,
-    unpack_histograms,
     unseal,
 )
 from hookline.sinks.opening import LONG, SHORT, Source
@@ -36,26 +34,6 @@ MOST_TOLD = 1000
 MOST_MISSING = 20_000
 """Where more rows than this are missing, a file is not damaged but lies."""
 ASK_VERSION = "SELECT value FROM meta WHERE name = 'version'"
-
-
-class Frame(NamedTuple):
-    """Rows that were written together: their statistics as arrays, what else they have, and their histograms."""
-
-    number: int
-    group: int
-    columns: dict[str, Any]
-    extra: list[Row]
-    hists: Histograms | None
-
-
-class Entry(NamedTuple):
-    """What is known of a frame before it is read; `rows`: how many, None where the format does not tell."""
-
-    number: int
-    group: int
-    first: int
-    last: int
-    rows: int | None
 
 
 class Reader:
@@ -119,18 +97,31 @@ class Reader:
         low, high = -LARGEST if first is None else first, LARGEST if last is None else last
         numbers = np.asarray(sorted(wanted), np.int64)
         for group in sorted({number // GROUP for number in wanted}):
-            entries = self._groups.get(group, [])
-            for entry, again in zip(entries, _written_again(entries), strict=True):
-                if entry.last < low or entry.first > high:
-                    continue
+            entries = [one for one in self._groups.get(group, []) if one.first <= high and one.last >= low]
+            older = self._written_again(entries)
+            for entry in entries:
                 if (frame := self._frame(entry, hists)) is not None:
                     steps = frame.columns["step"]
                     mine = np.isin(frame.columns["series"], numbers) & (steps >= low) & (steps <= high)
-                    mine &= _last_of_each(_keys(frame))
-                    for later in again:
-                        if (other := self._frame(later, False)) is not None:
-                            mine &= ~np.isin(_keys(frame), _keys(other))
+                    mine &= last_of_each(keys_of(frame))
+                    if entry.number in older:
+                        mine &= ~older[entry.number]
                     yield frame, np.flatnonzero(mine)
+
+    def _written_again(self, entries: list[Entry]) -> dict[int, Any]:
+        """By the numbers of frames: which of their rows a later frame has too. Most often there is none."""
+        older, newer = overlapping(entries)
+        seen: set[int] = set()
+        found: dict[int, Any] = {}
+        for entry in reversed(entries if older else []):
+            if entry.number not in older | newer or (frame := self._frame(entry, False)) is None:
+                continue
+            keys = keys_of(frame).tolist()
+            if entry.number in older:
+                found[entry.number] = np.asarray([key in seen for key in keys])
+            if entry.number in newer:
+                seen.update(keys)
+        return found
 
     def index(self, after: int) -> list[Entry]:
         """What is known of the frames behind number `after`, unread."""
@@ -167,8 +158,8 @@ class Reader:
         """How many rows there are."""
         self._look()
         known = [entry.rows for entry in self._entries]
-        if None in known:
-            return sum(len(frame.extra) for frame in self._every())
+        if None in known or any(overlapping(entries)[0] for entries in self._groups.values()):
+            return sum(len(places) for _, places in self.parts(set(self.series())))
         return sum(rows for rows in known if rows is not None)
 
     def more(self) -> dict[str, bool]:
@@ -264,7 +255,7 @@ class Reader:
             series, steps = columns["series"], columns["step"]
             if self._format.sealed and len(series):
                 entry = Entry(number, int(series[0]) // GROUP, int(steps.min()), int(steps.max()), len(series))
-                _check(entry, columns)
+                check(entry, columns)
                 return entry
         except Damaged:
             pass
@@ -277,10 +268,10 @@ class Reader:
         try:
             block = self._block(entry.number)
             columns, extra = unpack_columns(block.stats)
-            _check(entry, columns)
+            check(entry, columns)
             self._check_known(entry, columns)
             return Frame(
-                entry.number, entry.group, columns, extra, _histograms(block, len(extra)) if hists else None
+                entry.number, entry.group, columns, extra, histograms_of(block, len(extra)) if hists else None
             )
         except Damaged as error:
             why = printable(error)
@@ -401,47 +392,3 @@ class Reader:
 
 def _is_damage(error: sqlite3.Error) -> bool:
     return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF in UNREADABLE
-
-
-def _histograms(block: Block, rows: int) -> Histograms:
-    hists = unpack_histograms(block)
-    if len(hists.lengths) != rows:
-        raise Damaged("it has other histograms than rows")
-    if hists.size != bins.COUNT and (hists.lengths >= 0).any():
-        raise Damaged(f"it has histograms of {hists.size} bins, and not of {bins.COUNT}")
-    return hists
-
-
-def _check(entry: Entry, columns: dict[str, Any]) -> None:
-    """Damaged where the rows are not those that were announced."""
-    series, steps = columns["series"], columns["step"]
-    if not len(series) or (entry.rows is not None and len(series) != entry.rows):
-        raise Damaged(f"it has {len(series)} rows, and {entry.rows} were written")
-    if (series < 0).any() or (series // GROUP != entry.group).any():
-        raise Damaged("it has rows of other series")
-    if int(steps.min()) < max(entry.first, -LARGEST) or int(steps.max()) > min(entry.last, LARGEST):
-        raise Damaged("it has rows of other steps")
-
-
-def _written_again(entries: list[Entry]) -> list[list[Entry]]:
-    """For each entry those behind it that may have the same steps; most often none."""
-    found: list[list[Entry]] = []
-    lowest = LARGEST + 1  # of the steps behind
-    for place, entry in reversed(list(enumerate(entries))):
-        behind = entries[place + 1 :] if lowest <= entry.last else []
-        found.append([other for other in behind if other.first <= entry.last and entry.first <= other.last])
-        lowest = min(lowest, entry.first)
-    return found[::-1]
-
-
-def _last_of_each(keys: Any) -> Any:
-    """Which places have a key that no later place has."""
-    _, from_the_end = np.unique(keys[::-1], return_index=True)
-    mask = np.zeros(len(keys), bool)
-    mask[len(keys) - 1 - from_the_end] = True
-    return mask
-
-
-def _keys(frame: Frame) -> Any:
-    """A number for each row of a frame that says of which series and step it is."""
-    return frame.columns["step"] * GROUP + frame.columns["series"] % GROUP
