@@ -558,7 +558,9 @@ def test_a_limit_that_can_not_be_parsed(net, limit, spill, tmp_path):
     ids=repr,
 )
 def test_a_limit_that_can_be_parsed(net, limit, size):
-    assert record(net, limit=limit)._store.budget.limit == size
+    recorder = record(net, limit=limit)
+    with recorder:
+        assert recorder._store.budget.limit == size
 
 
 @pytest.mark.parametrize("keep", [3, "mean", (), torch.ones(1), lambda: 1, lambda a, b: a])

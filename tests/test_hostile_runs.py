@@ -2,6 +2,7 @@
 
 import os
 import resource
+import shutil
 import signal
 import sqlite3
 import struct
@@ -395,8 +396,7 @@ def test_names_that_hookline_gives_nobody_are_no_files_of_a_run(tmp_path):
 
 def test_a_file_that_cannot_be_read_costs_that_process_only(tmp_path):
     folder = tmp_path / "run"
-    stored(folder)
-    stored(folder)  # gets a file of its own
+    shutil.copy(stored(folder), folder / "rank1-0000.sqlite")  # as another process would have written it
     (folder / "rank0-0000.sqlite").write_bytes(b"garbage" * 1000)
     with pytest.warns(UserWarning, match=r"can't be read, the rest is.*rank0-0000.sqlite is not a file"):
         run = hookline.open_run(folder)

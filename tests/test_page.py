@@ -322,7 +322,7 @@ def test_a_revision_is_never_ahead_of_what_is_told_of_it(tmp_path):
     class Raced(OpenRun):
         @property
         def steps(self):
-            store(tmp_path / "a", [row("late", 1)])
+            store(tmp_path / "a", [row("late", 1)], resume=True)
             self.catch_up()  # what the stream's thread does meanwhile
             return super().steps
 
@@ -480,7 +480,7 @@ def test_the_list_opens_files_only_when_they_have_changed(tmp_path, monkeypatch)
     monkeypatch.setattr(shelf_module, "facts", lambda files: pytest.fail("opened again"))
     assert shelf.overview() == first
     monkeypatch.undo()
-    layers(tmp_path / "a", steps=20)
+    layers(tmp_path / "a", steps=20, resume=True)
     assert shelf.overview()[0]["last"] == 19
     shelf.close()
 

@@ -161,7 +161,7 @@ class _Group:
         self._after = 0
         self._new: list[tuple[dict[str, Any], list[dict[str, Any]]]] = []
         self._series: Any = np.empty(0, np.int64)
-        self._stats: dict[str, Any] = {"step": np.empty(0, np.int64)}
+        self._stats: dict[str, Any] = {name: np.empty(0) for name in STATS} | {"step": np.empty(0, np.int64)}
 
     @property
     def bytes(self) -> int:

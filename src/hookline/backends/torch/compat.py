@@ -72,7 +72,7 @@ SEEN = {
         torch._sync
         torch.autograd.Variable._execution_engine
         torch.autograd.graph.Node._register_hook_dict torch.autograd.graph.Node._sequence_nr
-        torch.nn.Module._call_impl torch.nn.Module._compiled_call_impl
+        torch.nn.Module._call_impl torch.nn.Module._call_impl.__code__ torch.nn.Module._compiled_call_impl
         torch.nn.Module._forward_hooks torch.nn.Module._forward_hooks_always_called
         torch.nn.Module._forward_hooks_with_kwargs
         torch.nn.Module._forward_pre_hooks torch.nn.Module._forward_pre_hooks_with_kwargs
