@@ -64,7 +64,6 @@ ENDINGS = {
     "forward hook": lambda net: hookline.register_forward_hook(net, fails, "act"),
     "pre-hook": lambda net: hookline.register_forward_pre_hook(net, fails, "act"),
     "hook on the model": lambda net: hookline.register_forward_hook(net, fails),
-    "keep": lambda net: hookline.record(net, keep=fails),
     "op hook": lambda net: hookline.register_op_hook(net, fails),
     "edit": lambda net: hookline.edit(net, {"act": fails}),
     "skip": lambda net: hookline.edit(net, {"act": hookline.skip(fails)}),
