@@ -245,3 +245,33 @@ def test_a_call_that_a_hook_on_a_tensor_makes_counts():
         y.sum().backward()
     assert len(rec[""].calls) == 2
     assert rec.audit()[""].why is None
+
+
+def test_a_checkpoint_in_a_checkpoint_is_no_second_call():
+    """What is repeated for the outer one runs the inner one's forward again, under the hooks of that."""
+
+    class Inner(nn.Module):
+        def __init__(self, shared):
+            super().__init__()
+            self.shared = shared
+
+        def forward(self, x):
+            return self.shared(checkpoint(self.shared, x, use_reentrant=False))
+
+    class Outer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.shared = nn.Sequential(nn.Linear(2, 2), nn.Tanh())
+            self.inner = Inner(self.shared)
+
+        def forward(self, x):
+            return self.shared(checkpoint(self.inner, x, use_reentrant=False))
+
+    torch.manual_seed(0)
+    model, x = Outer(), torch.randn(3, 2, requires_grad=True)
+    with hookline.record(model, inputs=True, grads=True) as rec, hookline.watch(model) as w:
+        model(x).sum().backward()
+    calls = rec["shared"].calls
+    assert len(calls) == 3 and all(call.grad_output is not None for call in calls)
+    assert torch.equal(calls[1].grad_input[0], calls[0].grad_output)
+    assert [row["call"] for row in w.rows("shared", "output")] == [0, 1, 2]

@@ -278,13 +278,32 @@ def _with_risks(program: Program, draw: Any, features: Features) -> Program:
 
 
 def _risks(program: Program, features: Features) -> Iterator[tuple[int, int, Statement]]:
+    quiet = _called_quietly(program)
     for module, one in enumerate(program.modules):
         for number, step in enumerate(one.body):
-            if isinstance(step, Write):
+            # What is written without autograd leaves no trace of where: ARCHITECTURE names it as a limit.
+            if isinstance(step, Write) and module not in quiet:
                 yield module, number, replace(step, fresh=False)
             elif isinstance(step, Call) and step.child is not None and features.checkpoint:
                 keywords = 0 if features.checkpoint == "True" else step.keywords
                 yield module, number, replace(step, checkpoint=features.checkpoint, keywords=keywords)
+
+
+def _called_quietly(program: Program) -> set[int]:
+    """The modules that run without grad, in a call of their own or of one that calls them."""
+    found: set[int] = set()
+    waiting = [
+        step.child
+        for module in program.modules
+        for step in module.body
+        if isinstance(step, Call) and step.quiet and step.child is not None
+    ]
+    while waiting:
+        number = waiting.pop()
+        if number not in found:
+            found.add(number)
+            waiting += program.modules[number].children
+    return found
 
 
 def _sound(program: Program) -> bool:

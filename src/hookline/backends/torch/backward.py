@@ -24,7 +24,7 @@ from typing import Any
 import torch
 
 from hookline.backends.torch.births import births
-from hookline.backends.torch.compat import EngineRun, graph_task
+from hookline.backends.torch.compat import EngineRun, graph_task, sequence_number
 from hookline.backends.torch.graph import Graph
 from hookline.backends.torch.leaves import Edge, Region, edge_of_root
 from hookline.backends.torch.ledgers import Claim, Entry, Ledger, Source, same
@@ -170,9 +170,10 @@ class Backward:
         claims = [self._claims[id(port)] for port in ports if id(port) in self._claims]
         sources = [(source, claim.port) for claim in claims for source in claim.sources if source.through is None]
         views = [source for source, _ in sources if source.region is not None]
+        now = sequence_number()
         for source, port in sources if views else ():
             source.others = [view for view in views if view.ledger is source.ledger]
-            source.view = port.seen_last() if port.seen_last is not None else 0
+            source.view = port.seen_last(now) if port.seen_last is not None else 0
 
     def _ledger_of(self, tensor: Any) -> Ledger | None:
         edge = edge_of_root(tensor)

@@ -11,11 +11,11 @@ from typing import Any
 
 import torch
 
-from hookline.backends.torch.compat import aside, is_seen, is_wrapped
+from hookline.backends.torch.compat import aside, is_seen, is_wrapped, node_number
 from hookline.backends.torch.graph import Looked
 from hookline.backends.torch.leaves import Edge, Region
 from hookline.backends.torch.passages import Passage
-from hookline.backends.torch.ports import Port
+from hookline.backends.torch.ports import STALE, Port
 
 Tensor = torch.Tensor
 
@@ -208,10 +208,11 @@ class Source:
             return False
         if written is None:
             return True
-        return any(
-            written.shows(*layout) and (self.view in (0, number) or not written.is_at(*layout))
-            for number, layout in self.ledger.looked(node).items()
-        )
+        looked = self.ledger.looked(node)
+        # What was written without autograd comes from each view's own node; else from that of the writing.
+        own = node is not None and node_number(node) in looked
+        mine = self.view in looked if own and self.view else self.view != STALE
+        return any(written.shows(*layout) and (mine or not written.is_at(*layout)) for layout in looked.values())
 
     def _with(self, entry: Entry, new: Tensor | None) -> Tensor:
         """A gradient of the base with another value of the port in it."""

@@ -32,6 +32,7 @@ from hookline.backends.torch.leaves import (
     Copies,
     Edge,
     Live,
+    Region,
     by_number,
     edge_of,
     kept,
@@ -52,6 +53,10 @@ SHARED = (
     "one tensor came in at several places; they were told apart by views, so code that compares its arguments "
     "by `is`, as nn.MultiheadAttention does, may take another way, which can differ in the last digits"
 )
+AGAIN = (
+    "one tensor left at several places; where one of them is written to in place later, what comes back to it may "
+    "be told at another"
+)
 UNTOLD = "one tensor that has no views came in at several places; their gradients could not be told apart"
 
 
@@ -63,6 +68,7 @@ class _Thread(threading.local):
     group = 0
     span = (0, 0)
     looked_up = 0
+    looking = 0  # the number of the next node when its first hook came
 
 
 _thread = _Thread()
@@ -162,8 +168,11 @@ class Passage:
         under way; `references` is what the hook counted of `output`."""
         versions, self._versions = self._versions, ()
         written_to = any(written(leaf, before) for leaf, before in versions)
+        if call != _thread.call:  # else a hook before has looked at the views already
+            _thread.looking = sequence_number()
         for port in self.inputs if versions else ():
-            port.seen_last = partial(int, port.seen_last()) if written_to and port.seen_last else None
+            seen = port.seen_last(_thread.looking) if written_to and port.seen_last is not None else 0
+            port.seen_last = (lambda now, seen=seen: seen) if seen else None
         if self._copies is not None:
             self._copies.write_back()
         spare = kept.ids(output, references)  # before anything here holds a tensor of it
@@ -218,6 +227,7 @@ class Passage:
         for port in self.inputs:
             port.high = end
         marks: list[int] = []
+        regions: list[tuple[Edge, Region]] = []
         for leaf, number in live:
             if leaf.grad_fn is None:
                 continue  # a parameter without views, or in something that can't be rebuilt: its node is for good
@@ -228,6 +238,9 @@ class Passage:
             found = region_of(leaf) if is_view(leaf) else None
             if found is not None and found[0][0].next_functions:  # not of a leaf, whose node is for good
                 mark(found[0], self, port, found[1], marks)
+                if found in regions:
+                    self.remark = self.remark or AGAIN
+                regions.append(found)
                 port.seen_last = partial(number_of_held, weakref.ref(leaf))
                 if (entered := self._shown_by(leaf, found[0])) is not None:
                     entered.through = [*entered.through, found[1]]

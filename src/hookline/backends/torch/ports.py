@@ -38,18 +38,26 @@ class Port:
         self.region: Region | None = None
         # Of an input: the parts that outputs show which are views of it, or of its base.
         self.through: list[Region] | tuple[()] = ()
-        self.seen_last: Callable[[], int] | None = None
-        """Of a view: the number of its node, another one if it was written to; 0 if it is gone."""
+        self.seen_last: Callable[[int], int] | None = None
+        """Of a view: `number_of` it."""
 
 
-def number_of(leaf: Tensor) -> int:
-    """The number of a view's node: another one once it is written to, or looked at after its base was."""
+STALE = -1
+
+
+def number_of(leaf: Tensor, now: int) -> int:
+    """The number of a view's node: another one once it is written to, or looked at after its base was.
+
+    STALE if nobody had looked at it since then before node `now`.
+    """
     node = leaf.grad_fn
-    return 0 if node is None else node_number(node)
+    number = 0 if node is None else node_number(node)
+    return STALE if number >= now else number
 
 
-def number_of_held(held: weakref.ref[Tensor]) -> int:
-    return 0 if (leaf := held()) is None else number_of(leaf)
+def number_of_held(held: weakref.ref[Tensor], now: int) -> int:
+    """The same of a view that may be gone: 0 if it is."""
+    return 0 if (leaf := held()) is None else number_of(leaf, now)
 
 
 def is_looked_up(node: Any, but: Passage) -> bool:
