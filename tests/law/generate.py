@@ -51,8 +51,8 @@ WRITES = (
     "{0}.t().mul_(2)",
     "{0}.sin_()",
     "{0}.tanh_()",
-    "{0}[:, :1].zero_()",
-)
+    "{0}[:, :1].sin_()",
+)  # each changes what it wrote before: one that does not would make networks seem sound whose writes others see
 RETURNED = ("{0}", "{0}", "v0", "v0", "{0} + 1", "{0}[:, :1]", "{0}.view_as({0})", "self.w", "self.w.t()")
 KINDS = ("tuple", "list", "dict", "Pair", "Box")
 

@@ -104,3 +104,21 @@ def test_the_gradient_of_an_input_may_come_before_that_of_the_output():
     model, x = Made(forward), torch.ones(2, requires_grad=True)
     rec = recorded(model, x, x, loss=lambda out: out.sum() + (model.h * 5).sum())
     assert firsts(rec[""].calls[0].grad_input) == (2, 15)
+
+
+def test_a_hook_of_a_leaf_waits_for_the_gradients_of_all_outputs():
+    class Returning(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.w = nn.Parameter(torch.ones(2, 2))
+
+        def forward(self, x):
+            return x, self.w.t()
+
+    told = []
+    model, x = Returning(), torch.ones(2, requires_grad=True)
+    with hookline.register_backward_hook(model, lambda module, given, out: told.append((given, out))):
+        first, second = model(x)
+        (first * 2).sum().add((second * 3).sum()).backward()
+    ((given, out),) = told
+    assert firsts(given) == (2,) and [grad.flatten()[0].item() for grad in out] == [2, 3]

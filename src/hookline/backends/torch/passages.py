@@ -113,7 +113,7 @@ class Passage:
         self.live = len(live)
         self._before = _thread.looked_up
         if live:
-            if self.live > 1:
+            if self.live > 1 or (self.joint_in is not None and live[0][0].grad_fn is None):
                 args, kwargs = self._told_apart(args, kwargs, live)
             else:
                 self._add_input(live[0][0], [live[0][1]])
@@ -127,7 +127,7 @@ class Passage:
         seen: dict[int, list[int]] = {}
         for leaf, number in live:
             seen.setdefault(id(leaf), []).append(number)
-        # A leaf's node runs as soon as it can, not in order of age: too early for a hook that wants all inputs.
+        # A leaf's node runs as soon as it can, not in order of age: too early for a hook that wants all gradients.
         early = self.joint_in is not None
         if len(seen) == len(live) and not (early and any(leaf.grad_fn is None for leaf, _ in live)):
             for leaf, number in live:
