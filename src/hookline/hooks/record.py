@@ -9,6 +9,7 @@ import itertools
 import weakref
 from collections.abc import Callable
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from sys import getrefcount
 from types import TracebackType
@@ -297,7 +298,8 @@ class _FullSiteRecorder(_SiteRecorder):
         call: Call | None
         if backend.in_recompute(self.record.has_calls):
             self.record.repeats += 1
-            call, earlier = None, backend.recomputed(self.record.calls) if recorder.grads else None
+            begun = sorted(self.record.calls, key=attrgetter("order"))  # a module that calls itself ends otherwise
+            call, earlier = None, backend.recomputed(begun) if recorder.grads else None
             listener = earlier and backend.listener(earlier.take_input_grad, earlier.take_output_grad, None)
         else:
             call, listener = Call(self.record.name, next(recorder.order), self.store), None
