@@ -75,7 +75,7 @@ class Features:
 EVERYTHING = Features()
 # torch looks for tensors among the arguments of such a checkpoint alone: what comes in another way, a repeated
 # forward is not cut off from, and its backward runs through the whole network. And it takes a parameter that is
-# returned for a value it has computed, and repeats itself without end. And all that comes out needs a gradient there,
+# returned for a value it has computed, and repeats itself without end. All that comes out of it needs a gradient,
 # also what was detached inside.
 REENTRANT = Features(
     writes=False, structures=False, kept=False, cuts=False, returned_weights=False, checkpoint="True"
