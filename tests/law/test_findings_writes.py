@@ -122,3 +122,12 @@ def test_a_hook_of_a_leaf_waits_for_the_gradients_of_all_outputs():
         (first * 2).sum().add((second * 3).sum()).backward()
     ((given, out),) = told
     assert firsts(given) == (2,) and [grad.flatten()[0].item() for grad in out] == [2, 3]
+
+
+def test_a_module_that_is_called_with_what_it_returned_has_two_calls():
+    part = Made(lambda self, x: (x, x, x))
+    model = Made(lambda self, x: self.part(self.part(x * 0.5)[2])[2], part=part)
+    told = []
+    with hookline.register_backward_pre_hook(model, lambda module, out: told.append(firsts(out)), "part"):
+        model(torch.ones(2, requires_grad=True)).sum().backward()
+    assert told == [(None, None, 1), (None, None, 1)]

@@ -19,11 +19,12 @@ class _Entry(NamedTuple):
 
 
 def call_number(module: Any, args: Any) -> int:
-    """A number that all taps of one call have in common, and no other call that is under way.
+    """A number that all taps of one call have in common, and no other call that is under way or uses its output.
 
-    Not of the arguments alone: a call without any gets the one empty tuple that there is.
+    Not of the tuple alone: a call without arguments gets the one empty tuple that there is, and the next call
+    may get one at the same address.
     """
-    return hash((id(module), id(args)))
+    return hash((id(module), id(args), *map(id, args)))
 
 
 class Pending:
