@@ -68,6 +68,7 @@ class Features:
     recursion: bool = True
     cuts: bool = True
     returned_weights: bool = True
+    several_outputs: bool = True
     checkpoint: str = "False"
     modules: int = 8
 
@@ -76,9 +77,15 @@ EVERYTHING = Features()
 # torch looks for tensors among the arguments of such a checkpoint alone: what comes in another way, a repeated
 # forward is not cut off from, and its backward runs through the whole network. And it takes a parameter that is
 # returned for a value it has computed, and repeats itself without end. All that comes out of it needs a gradient,
-# also what was detached inside.
+# also what was detached inside; and a tensor that is returned twice is one output.
 REENTRANT = Features(
-    writes=False, structures=False, kept=False, cuts=False, returned_weights=False, checkpoint="True"
+    writes=False,
+    structures=False,
+    kept=False,
+    cuts=False,
+    returned_weights=False,
+    several_outputs=False,
+    checkpoint="True",
 )
 PLAIN = Features(writes=False, structures=False, keywords=False, cuts=False, checkpoint="")
 COMPILED = Features(checkpoint="", modules=4)
@@ -200,7 +207,7 @@ class _Draft:
     def returned(self) -> Nest:
         """What comes back: one value or several, that may well depend on each other."""
         draw, features = self.draw, self.features
-        count = draw(st.sampled_from((1, 1, 2, 2, 3)))
+        count = draw(st.sampled_from((1, 1, 2, 2, 3))) if features.several_outputs else 1
         templates = [one for one in RETURNED if features.returned_weights or "self.w" not in one]
         leaves: list[Nest] = [draw(st.sampled_from(templates)).format(self.value()) for _ in range(count)]
         if count == 1 and (not features.structures or draw(st.booleans())):
