@@ -124,9 +124,18 @@ def test_a_hook_of_a_leaf_waits_for_the_gradients_of_all_outputs():
     assert firsts(given) == (2,) and [grad.flatten()[0].item() for grad in out] == [2, 3]
 
 
-def test_a_module_that_is_called_with_what_it_returned_has_two_calls():
-    part = Made(lambda self, x: (x, x, x))
-    model = Made(lambda self, x: self.part(self.part(x * 0.5)[2])[2], part=part)
+@pytest.mark.parametrize("by_name", [False, True])
+def test_a_module_that_is_called_with_what_it_returned_has_two_calls(by_name):
+    class Handing(nn.Module):
+        def forward(self, x):
+            return x, x, x
+
+    def forward(self, x):
+        for _ in range(2):
+            x = (self.part(x=x) if by_name else self.part(x))[2]
+        return x
+
+    model = Made(lambda self, x: forward(self, x * 0.5), part=Handing())
     told = []
     with hookline.register_backward_pre_hook(model, lambda module, out: told.append(firsts(out)), "part"):
         model(torch.ones(2, requires_grad=True)).sum().backward()

@@ -176,9 +176,11 @@ class Passage:
         if self._copies is not None:
             self._copies.write_back()
         spare = kept.ids(output, references)  # before anything here holds a tensor of it
-        if call == _thread.call:
-            spare -= _thread.known  # torch still has the result of the hook before, and views hold their base
         live, self.places_out = live_leaves(output)
+        if call == _thread.call and _thread.known == {id(leaf) for leaf, _ in live}:
+            spare -= _thread.known  # torch still has the result of the hook before, and views hold their base
+        else:
+            _thread.call = 0  # the next call of the same module, whose arguments lie where those of the last lay
         if not live:
             self.inputs = []
             return output
