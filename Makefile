@@ -3,6 +3,7 @@
 # make test-trainers   the callbacks in real fastai, Lightning, transformers, Accelerate and Keras
 # make test-browser    the page and the report in a real Chromium
 # make test-frameworks   the conformance suite on each framework, and their records compared
+# make test-versions   the contract on other versions of torch; PYTHON=python3.13 for another Python
 # make test-sinks      what TensorBoard, wandb, MLflow, trackio and Parquet readers find of a run
 
 PYTHON ?= python3
@@ -17,7 +18,14 @@ SINKS_READY := $(SINKS)/.ready
 # A framework is a folder of tests with requirements, and has an environment of its own.
 FRAMEWORKS := $(patsubst tests/frameworks/%/requirements.txt,%,$(wildcard tests/frameworks/*/requirements.txt))
 
-.PHONY: setup demo test test-trainers test-frameworks test-sinks test-browser check bench clean
+# Other versions of torch, each in a folder of its own, beside an environment that has none.
+TORCHES ?= 2.6.0 2.14.1 2.15.0
+VERSIONS := .venv-versions-$(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+CONTRACT ?= $(addprefix tests/,test_versions.py test_torch_private.py test_zoo.py test_contract.py \
+	test_gradients.py test_properties.py test_blocks.py test_threads.py test_compiled.py \
+	test_compiled_gradients.py law/test_findings.py law/test_findings_outputs.py)
+
+.PHONY: setup demo test test-trainers test-frameworks test-versions test-sinks test-browser check bench clean
 .SECONDARY:
 
 setup: $(READY)
@@ -75,6 +83,23 @@ framework-%: .venv-%/.ready
 test-frameworks: setup $(addprefix framework-,$(FRAMEWORKS))
 	$(BIN)/pytest -q -c tests/frameworks/pytest.ini tests/frameworks/test_across.py
 
+$(VERSIONS)/.ready: tests/versions/requirements.txt constraints.txt setup.py
+	$(PYTHON) -m venv $(VERSIONS)
+	$(VERSIONS)/bin/pip install --quiet --constraint constraints.txt --requirement tests/versions/requirements.txt
+	$(VERSIONS)/bin/pip install --quiet --no-deps --editable .
+	touch $@
+
+# 1.2 to 1.8 GB; without CUDA's libraries, which would be several times that.
+$(VERSIONS)/torch-%/.ready: $(VERSIONS)/.ready
+	$(VERSIONS)/bin/pip install --quiet --no-deps --upgrade --target $(@D) torch==$*
+	$(VERSIONS)/bin/python tests/versions/cuda.py $(@D)/torch
+	touch $@
+
+version-%: $(VERSIONS)/torch-%/.ready
+	PYTHONPATH=$(VERSIONS)/torch-$* $(VERSIONS)/bin/pytest -q $(CONTRACT)
+
+test-versions: $(addprefix version-,$(TORCHES))
+
 # The same for what sinks write to.
 $(SINKS_READY): tests/sinks/requirements.txt constraints.txt
 	$(PYTHON) -m venv $(SINKS)
@@ -91,4 +116,4 @@ bench: setup
 	$(BIN)/python -m bench
 
 clean:
-	rm -rf .venv $(TRAINERS) $(SINKS) $(addprefix .venv-,$(FRAMEWORKS)) build src/*.egg-info src/hookline/lines/_kernel*.so
+	rm -rf .venv $(TRAINERS) $(SINKS) $(addprefix .venv-,$(FRAMEWORKS)) .venv-versions-* build src/*.egg-info src/hookline/lines/_kernel*.so

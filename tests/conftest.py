@@ -5,6 +5,7 @@ import signal
 import pytest
 import torch
 
+from hookline import capabilities
 from hookline.testing import ZOO
 from hookline.trees import leaves
 
@@ -46,7 +47,14 @@ def _bytes(tensor):
 
 
 @pytest.fixture
-def fresh_compiler():
+def hooks_in_graphs():
+    """For tests of what hooks do in compiled code: not run where that is Unsupported."""
+    if capabilities()["torch"].is_too_old("compiled", torch.__version__):
+        pytest.skip("this torch is too old for hooks in compiled code, see test_versions.py")
+
+
+@pytest.fixture
+def fresh_compiler(hooks_in_graphs):
     """torch.compile with nothing compiled yet, rounding as eager code does and with its random numbers."""
     from torch import _dynamo, _inductor
 
@@ -68,3 +76,11 @@ def graphs(fresh_compiler):
 def listens_to_ctrl_c():
     """For `preexec_fn`: what a shell starts in the background ignores Ctrl-C, and so do its children."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _no_state_of_the_user(tmp_path_factory):
+    """What hookline keeps for a user is kept elsewhere: tests leave nothing in a home, and find nothing there."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        yield

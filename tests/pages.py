@@ -18,9 +18,9 @@ def row(site="fc", step=0, kind="output", values=(0.25, -3.0), mode="train", ran
     return {**base, **Stats.of(list(values)).row(), **more}
 
 
-def store(folder, rows, sites=(), **meta):
+def store(folder, rows, sites=(), *, resume=False, **meta):
     """A run of these rows, closed as a training run closes it."""
-    kept = hookline.RunStore(folder)
+    kept = hookline.RunStore(folder, resume=resume)
     kept.open({"model": "Net", "backend": "torch", "sites": [list(site) for site in sites], **meta})
     kept.write(list(rows))
     kept.close()

@@ -50,6 +50,7 @@ def test_blocks_may_be_left_in_any_order(net, names, order):
 
 
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not")  # dynamo asks for it
+@pytest.mark.usefixtures("hooks_in_graphs")
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)], ids=str)
 @pytest.mark.parametrize("names", list(itertools.permutations(BLOCKS, 2)), ids=lambda names: ", ".join(names))
 def test_blocks_of_a_compiled_model_may_be_left_in_any_order(net, names, order):

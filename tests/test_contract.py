@@ -313,8 +313,12 @@ def test_keep_reduces_and_never_pins_the_whole(model, x):
     with hookline.record(model, keep=lambda t: (t.mean(), "text"), grads=True) as rec:
         model(x).sum().backward()
     assert rec["c"].grad_output == (torch.tensor(1.0), "text")
-    with hookline.record(model, keep=float) as rec, pytest.raises(hookline.HookError, match="keep function"):
+    with (
+        hookline.record(model, keep=float) as rec,
+        pytest.warns(UserWarning, match=r"record, at 'a': keep \(float\)"),
+    ):
         model(x)
+    assert rec["a"].output is None and "keep function raised" in rec.audit()[0].why
 
 
 def test_dtype_casts_floats_only(x):

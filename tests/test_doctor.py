@@ -12,13 +12,14 @@ import hookline
 from hookline import lines
 
 WATCHED = """
-import torch, hookline
+import time, torch, hookline
 model = torch.nn.Linear(3, 2)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 with hookline.watch(model{options}):
     for _ in range(3):
         model(torch.ones(4, 3)).sum().backward()
         optimizer.step()
+        time.sleep(0.3)
 print("done")
 """
 
@@ -57,12 +58,31 @@ def test_doctor_tells_what_each_framework_can_do_and_imports_none():
     assert frameworks["torch"]["tested"] is True
 
 
-def test_doctor_prints_the_reason_for_every_no():
-    printed = run("-m", "hookline", "doctor").stdout
-    for framework in hookline.capabilities().values():
-        if framework.models:
-            assert framework.models in printed
-            assert all(no.why in printed for no in framework.answers.values() if no is not None)
+def doctor_where(*installed):
+    """What doctor prints where exactly these packages are installed."""
+    code = (
+        f"import sys; from hookline.cli import doctor; installed = {installed!r}\n"
+        "doctor._version = lambda name: '9.9.9' if name in installed else None\n"
+        "from hookline.cli.main import main; sys.argv = ['hookline', 'doctor']; main()"
+    )
+    return run("-c", code).stdout
+
+
+def test_doctor_prints_the_reason_for_every_no_of_what_is_installed():
+    known = [framework for framework in hookline.capabilities().values() if framework.models]
+    printed = doctor_where(*(framework.package for framework in known))
+    for framework in known:
+        assert framework.models in printed
+        assert all(no.why in printed for no in framework.answers.values() if no is not None)
+
+
+def test_doctor_does_not_lecture_about_what_is_not_installed():
+    printed = doctor_where("torch", "numpy")
+    for name, framework in hookline.capabilities().items():
+        if framework.models and name != "torch":
+            assert framework.package in printed, "it is named"
+            assert not any(no.why in printed for no in framework.answers.values() if no is not None)
+    assert "pip install" not in printed and len(printed.splitlines()) < 12
 
 
 def test_doctor_without_a_framework_says_so_with_its_exit_code():

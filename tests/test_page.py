@@ -19,10 +19,14 @@ import pytest
 
 import hookline
 from conftest import listens_to_ctrl_c
+from hookline.cli import demo
 from hookline.page import columns as columns_module
-from hookline.page import queries
+from hookline.page import queries, reading
+from hookline.page import shelf as shelf_module
+from hookline.page.columns import Held
 from hookline.page.health import owners, verdicts
-from hookline.page.reading import OpenRun, Series
+from hookline.page.reading import Health, OpenRun, Series
+from hookline.page.shelf import Shelf
 from hookline.page.shrink import axis, marked, onto
 from pages import NAN, Client, layers, row, store
 
@@ -147,7 +151,7 @@ def test_not_a_number_is_told_apart_from_not_recorded(tmp_path):
 
 def test_a_step_that_was_written_twice_counts_as_it_was_written_last(tmp_path):
     for value in (1.0, 2.0):  # two processes, one after the other, in one folder
-        store(tmp_path / "a", [row(step=step, values=(value, value)) for step in range(3)])
+        store(tmp_path / "a", [row(step=step, values=(value, value)) for step in range(3)], resume=value > 1)
     run = OpenRun(tmp_path / "a", "a")
     run.catch_up()
     steps, stats = run.columns(0)
@@ -311,20 +315,20 @@ def test_how_a_run_ended_is_told(tmp_path, error, state, why):
     assert (now["state"], now["why"]) == (listed["state"], listed["why"]) == (state, why)
 
 
-def test_a_revision_is_never_ahead_of_what_is_told_of_it(tmp_path, monkeypatch):
+def test_a_revision_is_never_ahead_of_what_is_told_of_it(tmp_path):
     """Else a page that got the one without the other would wait for news that has been told already."""
-    monkeypatch.setattr(columns_module, "AT_ONCE", 1)
-    store(tmp_path / "a", [row(f"layer{n}") for n in range(20)])  # two frames
+    store(tmp_path / "a", [row("early")])
 
     class Raced(OpenRun):
         @property
         def steps(self):
+            store(tmp_path / "a", [row("late", 1)], resume=True)
             self.catch_up()  # what the stream's thread does meanwhile
             return super().steps
 
     run = Raced(tmp_path / "a", "a")
     about = queries.describe(run, 0)
-    assert (about["revision"], run.revision) == (1, 2) and about["progress"] < 1
+    assert (about["revision"], run.revision) == (1, 2)
     assert queries.describe(run)["revision"] == 2
     run.close()
 
@@ -345,7 +349,149 @@ def test_closing_ends_streams_at_once_and_twice_is_fine(tmp_path):
         http.client.HTTPConnection(client.host, client.port, timeout=5).request("GET", "/")
 
 
+# Health that is not known
+
+
+def test_health_is_not_told_before_it_is_known(tmp_path, monkeypatch):
+    """A run with NaN was called healthy until somebody had looked."""
+    store(tmp_path / "a", [row("fc", step, values=(NAN, 1.0)) for step in range(4)], [("fc", "Linear")])
+    go = threading.Event()
+
+    def slowly(*args):
+        go.wait(30)
+        return verdicts(*args)
+
+    monkeypatch.setattr(reading, "verdicts", slowly)
+    with hookline.serve(tmp_path) as server:
+        client = Client(server.url)
+        about = client.get("/api/run?run=a")[1]
+        assert about["health"] is None and about["looked"] == -1 and about["progress"] == 1
+        go.set()
+        while (about := client.get("/api/run?run=a")[1])["health"] is None:
+            time.sleep(0.02)
+    assert about["health"]["fc"][0][0] == "nan" and (about["looked"], about["until"]) == (about["revision"], 3)
+
+
+def test_health_that_can_not_be_found_out_is_told_and_not_called_healthy(tmp_path, monkeypatch):
+    def fails(*args):
+        raise ValueError("no numbers")
+
+    monkeypatch.setattr(reading, "verdicts", fails)
+    layers(tmp_path / "a")
+    with hookline.serve(tmp_path) as server:
+        client = Client(server.url)
+        while not (about := client.get("/api/run?run=a")[1])["no_health"]:
+            time.sleep(0.02)
+    assert about["health"] is None and about["no_health"] == "ValueError: no numbers"
+    with pytest.raises(ValueError, match="no numbers"):
+        hookline.report(tmp_path / "a", tmp_path / "a.html")
+
+
+def test_the_demo_calls_a_layer_without_rows_not_seen(tmp_path, capsys):
+    store(tmp_path / "a", [row("fc", step) for step in range(4)], [("fc", "Linear"), ("gone", "ReLU")])
+    with hookline.open_run(tmp_path / "a") as run:
+        demo._layers(run)
+    printed = {line.split("│")[1].strip(): line for line in capsys.readouterr().out.splitlines() if "│" in line}
+    assert "fine" in printed["fc"] and "not seen" in printed["gone"]
+
+
 # Long runs, and reports
+
+
+def long_run(folder, layers=40, steps=60, at_once=3):
+    """As a watch writes it: a frame for each 16 series and each few steps."""
+    kept = hookline.RunStore(folder)
+    kept.open({"model": "Net", "sites": [[f"layer{n}", "Linear"] for n in range(layers)]})
+    one = row()
+    rows = []
+    for step in range(steps):
+        for n in range(layers):
+            mine = {**one, "site": f"layer{n}", "step": 2 * step, "mean": float(n * steps + step)}
+            rows.append(mine if n < layers - 1 else {**mine, "ratio": 0.5})
+        if step % at_once == at_once - 1:
+            kept._opened().write(rows)
+            rows = []
+    kept.close()
+    return folder
+
+
+def test_only_what_is_asked_for_is_read(tmp_path, monkeypatch):
+    long_run(tmp_path / "a")  # 20 writes of 3 groups
+    read = []
+    decoded = columns_module._decoded
+    counted = lambda *args: (read.append(1) or frame for frame in decoded(*args))  # noqa: E731
+    monkeypatch.setattr(columns_module, "_decoded", counted)
+    run = OpenRun(tmp_path / "a", "a")
+    monkeypatch.setattr(run, "health", lambda seconds=0.0: Health(-1, {}))
+    about = queries.describe(run, 5.0)
+    assert about["steps"] == list(range(0, 120, 2)) and len(about["series"]) == 40 and about["progress"] == 1
+    assert len(read) <= 20 + 2 * 3, "a frame for each stretch of steps, and two for each group"
+    assert "ratio" in about["stats"], "also what only the last series has"
+    read.clear()
+    queries.curves(run, {"series": [0, 1, 15], "stat": "mean"})
+    assert len(read) == 20, "one group of three"
+    queries.curves(run, {"series": [3], "stat": "std"})
+    assert len(read) == 20, "and only once"
+    run.close()
+
+
+def test_memory_has_a_bound_and_the_numbers_are_the_same(tmp_path):
+    long_run(tmp_path / "a", layers=160)
+    held = Held(60_000)  # a group takes 92,160 bytes or more
+    small, large = OpenRun(tmp_path / "a", "a", held), OpenRun(tmp_path / "a", "a")
+    for run in (small, large):
+        run.catch_up()
+    for number in (*range(0, 160, 7), *range(0, 160, 11)):
+        few, many = small.columns(number), large.columns(number)
+        np.testing.assert_array_equal(few.steps, many.steps)
+        for name in many.stats:
+            np.testing.assert_array_equal(few.stats[name], many.stats[name])
+        assert many.stats["mean"].tolist() == [number * 60 + step for step in range(60)]
+        few, many = small.histograms(number), large.histograms(number)
+        np.testing.assert_array_equal(few.counts, many.counts)
+        assert sum(len(f._groups) + len(f._histograms) for f in small._files.values()) <= 1, "the last one alone"
+    assert held.bytes < 200_000 and small.look().findings == large.look().findings
+    for run in (small, large):
+        run.close()
+    assert held.bytes == 0
+
+
+def test_a_run_that_grows_is_read_on_from_where_it_was(tmp_path):
+    kept = hookline.RunStore(tmp_path / "a")
+    kept.open({"sites": [["fc", "Linear"]]})
+    run = None
+    for step in range(5):
+        kept._opened().write([row("fc", step, values=(float(step),), **({"late": 1.0} if step > 2 else {}))])
+        run = run or OpenRun(tmp_path / "a", "a")
+        run.catch_up()
+        assert run.columns(0).stats["mean"].tolist() == list(range(step + 1)) and run.steps == list(
+            range(step + 1)
+        )
+        assert run.look().until == step
+    assert np.isnan(run.columns(0).stats["late"]).tolist() == [True, True, True, False, False]
+    run.close()
+    kept.close()
+
+
+def test_the_list_opens_files_only_when_they_have_changed(tmp_path, monkeypatch):
+    layers(tmp_path / "a")
+    shelf = Shelf(tmp_path)
+    first = shelf.overview()
+    monkeypatch.setattr(shelf_module, "facts", lambda files: pytest.fail("opened again"))
+    assert shelf.overview() == first
+    monkeypatch.undo()
+    layers(tmp_path / "a", steps=20, resume=True)
+    assert shelf.overview()[0]["last"] == 19
+    shelf.close()
+
+
+def test_a_step_without_finite_values_is_left_for_one_that_has_them(tmp_path):
+    rows = [row("fc", step, values=(NAN, NAN) if step > 2 else (0.5, 1.0)) for step in range(6)]
+    store(tmp_path / "a", [*rows, *(row("ok", step) for step in range(6))])
+    with hookline.serve(tmp_path) as server:
+        client = Client(server.url)
+        at = lambda **ask: [one["step"] for one in client.ask("at", run="a", series=[0, 1], **ask)[1]["rows"]]  # noqa: E731
+        assert at() == [5, 5] and at(finite=True) == [2, 5] and at(step=4) == [4, 4]
 
 
 def test_a_million_rows_take_arrays_not_dicts(tmp_path):
@@ -418,10 +564,29 @@ def test_view_prints_its_address_and_ends_with_ctrl_c(tmp_path):
     assert process.returncode == 0 and "Traceback" not in errors
 
 
-def test_view_of_no_folder_is_wrong_use(tmp_path):
-    process = command("view", tmp_path / "missing", "--no-browser")
+def test_view_waits_for_a_folder_that_is_not_there_yet(tmp_path):
+    process = command("view", tmp_path / "later", "--no-browser")
+    said = []
+    for line in process.stdout:
+        said.append(line)
+        if line.startswith("http"):
+            break
+    assert "yet: the page waits for it" in said[0]
+    client = Client(said[-1].strip())
+    assert client.get("/api/runs")[1] == {"runs": [], "waiting": str(tmp_path / "later")}
+    layers(tmp_path / "later" / "a")
+    found = client.get("/api/runs")[1]
+    assert [run["name"] for run in found["runs"]] == ["a"] and found["waiting"] is None
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=20)
+    assert process.returncode == 0
+
+
+def test_view_of_a_file_says_so(tmp_path):
+    (tmp_path / "file").touch()
+    process = command("view", tmp_path / "file", "--no-browser")
     _, errors = process.communicate(timeout=20)
-    assert process.returncode == 2 and "does not exist" in errors
+    assert process.returncode == 1 and "is a file" in errors and "Traceback" not in errors
 
 
 def test_view_on_a_port_that_is_taken_says_so(tmp_path):

@@ -12,7 +12,7 @@ import hookline
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "hookline"
-BASE = {"branches", "errors", "trees", "sites", "globs", "optional", "version"}
+BASE = {"branches", "errors", "trees", "sites", "globs", "optional", "reporting", "version"}
 MAY_USE = {
     "errors": set(),
     "branches": set(),
@@ -30,7 +30,7 @@ MAY_USE = {
     "plots": BASE | {"lines"},
     "page": BASE | {"lines", "plots", "runs", "sinks"},
     "watching": BASE | {"backends", "hooks", "lines", "plots", "runs", "schedule", "sinks"},
-    "integrations": BASE | {"backends", "hooks", "watching", "plots", "schedule"},
+    "integrations": BASE | {"backends", "hooks", "watching", "plots", "schedule", "sinks"},
     "summaries": BASE | {"backends", "hooks"},
     "testing": BASE | {"backends", "hooks"},
     "examples": {"optional"},  # a user's code, which knows nothing of hookline

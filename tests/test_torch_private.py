@@ -433,9 +433,10 @@ def test_a_dispatch_mode_around_a_backward_sees_its_operations_and_their_nodes()
     undo = compat.around_backward(Mode)
     y.backward(torch.ones(2))
     undo()
-    assert seen[0][0].startswith("aten.") and {entry[1:] for entry in seen[:-1]} == {("TanhBackward0", number)}
-    name, node, last = seen[-1]
-    assert "Accumulate" in node and last >= 2**63 and name.startswith("aten.")
+    assert all(name.startswith("aten.") for name, *_ in seen)
+    assert seen[0][1:] == ("TanhBackward0", number)
+    (last,) = {entry[1:] for entry in seen} - {("TanhBackward0", number)}
+    assert seen[-1][1:] == last and "Accumulate" in last[0] and last[1] >= 2**63
 
 
 def test_operations_made_of_others_are_taken_apart():
@@ -462,6 +463,7 @@ def test_all_operators_are_listed():
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own import
+@pytest.mark.usefixtures("hooks_in_graphs")
 def test_the_backend_of_a_compiled_model_is_known():
     from hookline.backends.torch import compat as compiler
 
@@ -516,6 +518,7 @@ def test_a_compiled_model_can_run_as_written_and_within_something(in_place):
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning:torch")  # torch's own
+@pytest.mark.usefixtures("hooks_in_graphs")
 def test_inductor_hands_over_both_graphs_with_classes_calls_phases_and_lines():
     from torch._functorch import config as functorch
     from torch._inductor import config as inductor
@@ -674,6 +677,7 @@ def test_a_checkpointed_part_is_known_while_tracing(compiling):
     assert told == [False, True]
 
 
+@pytest.mark.usefixtures("hooks_in_graphs")
 def test_what_is_never_compiled_runs_as_written_below_a_compiled_call():
     from torch import _dynamo
 
@@ -759,6 +763,7 @@ def test_cached_parametrizations_can_be_forgotten():
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")  # what inductor uses to fold constants
+@pytest.mark.usefixtures("hooks_in_graphs")
 def test_whether_inductor_freezes_weights_is_known():
     """What the flag is asked for: that code has the numbers of weights, and does not follow them."""
     from torch._inductor import config
@@ -784,6 +789,7 @@ def test_whether_anything_was_compiled_is_known(monkeypatch):
     assert compat.was_compiled()
 
 
+@pytest.mark.usefixtures("hooks_in_graphs")
 def test_a_tensor_keeps_its_attributes_from_a_graphs_forward_to_its_backward():
     """What tickets rely on (compiled/running.py): the very object comes back."""
     import hookline
@@ -816,3 +822,34 @@ def test_hooks_of_a_tensor_are_those_on_its_gradient_and_on_accumulation():
     x.register_hook(first)
     x.register_post_accumulate_grad_hook(second)
     assert compat.tensor_hooks(x) == [first, second]
+
+
+def test_calls_under_way_are_frames_of_the_stack():
+    class Nested(torch.nn.Module):
+        def forward(self, depth):
+            seen.append(compat.calls_under_way(self))
+            return self(depth - 1) if depth else None
+
+    seen = []
+    module = Nested()
+    module.register_forward_pre_hook(lambda m, args: seen.append(compat.calls_under_way(m)))
+    module(1)
+    assert seen == [1, 1, 2, 2] and compat.calls_under_way(module) == 0
+
+
+def test_the_backward_of_a_function_is_known_from_a_hook_on_its_tensor():
+    class Own(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, grad):
+            seen.append((compat.in_recompute(True), compat.in_recompute(False)))
+            return grad
+
+    seen = []
+    y = Own.apply(torch.ones(1, requires_grad=True))
+    y.register_hook(lambda grad: seen.append(compat.in_recompute(True)))
+    y.backward()
+    assert seen == [False, (True, False)]

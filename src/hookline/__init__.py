@@ -60,7 +60,8 @@ _HOME = {
     "integrations.activations": ("ActivationStats",),
     "integrations.hookcallback": ("HookCallback",),
     "sites": ("Site",),
-    "watching.watch": ("Watch", "watch"),
+    "watching.block": ("Watch",),
+    "watching.watch": ("watch",),
     "summaries.fastai": (
         "dummy_eval",
         "has_params",
@@ -163,5 +164,5 @@ if TYPE_CHECKING:
     from hookline.summaries.summary import summary as summary
     from hookline.summaries.trace import Trace as Trace
     from hookline.summaries.trace import trace as trace
-    from hookline.watching.watch import Watch as Watch
+    from hookline.watching.block import Watch as Watch
     from hookline.watching.watch import watch as watch

@@ -42,11 +42,7 @@ class NoSuchSite(HooklineError, LookupError):
     def __init__(self, asked: object, known: Iterable[str], note: str = "") -> None:
         self.asked = asked
         self.known = tuple(known)
-        wanted = asked if isinstance(asked, str) else ""
-        near = difflib.get_close_matches(wanted, self.known, n=3, cutoff=0.5)
-        message = f"no site matches {asked!r}."
-        if near:
-            message += f" Did you mean {_either(near)}?"
+        message = f"no site matches {asked!r}.{near(asked, self.known)}"
         shown = ", ".join(map(repr, self.known[:8])) + (", ..." if len(self.known) > 8 else "")
         message += f" The model has {len(self.known)} sites: {shown}."
         super().__init__(f"{message} {note}".rstrip())
@@ -115,6 +111,21 @@ class HookError(HooklineError, RuntimeError):
 
 class WrongReplacement(HookError, ValueError):
     """A hook returned something that can't stand in for the value it saw."""
+
+
+def printable(thing: object, most: int = 300) -> str:
+    """The text of something that a file may have made up: short, and without what steers a terminal."""
+    return "".join(letter if letter.isprintable() else "\ufffd" for letter in str(thing)[:most])
+
+
+def near(asked: object, known: Iterable[str]) -> str:
+    """A question that names what is like `asked`, or nothing where nothing is.
+
+    >>> near("outputs", ["output", "param"])
+    " Did you mean 'output'?"
+    """
+    found = difflib.get_close_matches(asked, list(known), n=3, cutoff=0.5) if isinstance(asked, str) else []
+    return f" Did you mean {_either(found)}?" if found else ""
 
 
 def _either(words: list[str]) -> str:

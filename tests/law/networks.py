@@ -262,7 +262,10 @@ def _run(program: Program) -> Iterator[str]:
     names = [f"x{number}" for number in range(len(program.inputs))]
     kinds = list(zip(names, program.inputs, strict=True))
     values = [
-        f"numbers({20 + number})" + ("" if kind == "plain" else ".requires_grad_()")
+        # The first is a view, which a leaf may be as well.
+        f"numbers({20 + number})"
+        + (".clone()" if number else "")
+        + ("" if kind == "plain" else ".requires_grad_()")
         for number, (_, kind) in enumerate(kinds)
     ]
     yield f"    return [{', '.join(values)}]"

@@ -7,10 +7,13 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from hypothesis import HealthCheck, Phase, given, note, seed, settings
+from hypothesis import HealthCheck, Phase, assume, given, note, seed, settings
 from hypothesis.strategies import SearchStrategy
 
-from law.networks import Program
+import hookline
+from hookline.backends.torch.passages import AGAIN
+from law.asking import Run
+from law.networks import Program, Write
 
 LONG = int(os.environ.get("HOOKLINE_LAW", "0"))
 """How many networks each law is tried on in a long run; 0 for the usual number, always the same ones."""
@@ -36,6 +39,19 @@ def law(
         return _settled(given(program=programs, **others)(tried), examples, share)
 
     return told
+
+
+def judge(wrong: str, program: Program) -> None:
+    """Fails if anything is wrong, but for what the audit says: where a tensor left at several places and one of
+    them is written to, its gradient may be told at another."""
+    if not wrong:
+        return
+    run = Run(program)
+    with hookline.record(run.model, inputs=True, grads=True) as rec:
+        run.both()
+    writes = any(isinstance(step, Write) for module in program.modules for step in module.body)
+    assume(not (writes and any(AGAIN in (entry.why or "") for entry in rec.audit())))
+    raise AssertionError(wrong)
 
 
 def _settled(test: Any, examples: int, share: int) -> Law:

@@ -404,3 +404,54 @@ def test_autograd_grad_of_an_input_that_is_a_leaf_calls_backward_hooks(m):
     with hookline.register_backward_hook(m, lambda mod, gi, go: seen.append(gi[0])):
         (grad,) = torch.autograd.grad(m(x).sum(), x)
     assert len(seen) == 1 and torch.equal(seen[0], grad)
+
+
+class HandsOn(nn.Module):
+    def forward(self, x):
+        return x
+
+
+@pytest.mark.parametrize("is_view", [False, True])
+def test_an_input_that_was_handed_on_and_written_to_without_autograd_keeps_its_gradient(is_view):
+    """Found by the law: of a view of a leaf that is a view itself, torch loses the gradient once that is written."""
+    x = (torch.ones(4).view(2, 2) if is_view else torch.ones(2, 2)).requires_grad_()
+    m, seen = HandsOn(), []
+    with hookline.register_backward_pre_hook(m, lambda mod, grads: seen.append(grads[0])):
+        out = m(x)
+        out.detach()[:, :1].mul_(0.5)
+        (out * 3).sum().backward()
+    assert torch.equal(x.grad, torch.full((2, 2), 3.0)) and [grad.tolist() for grad in seen] == [x.grad.tolist()]
+
+
+class KeepsAside(nn.Module):
+    def forward(self, x):
+        self.h = x * 2
+        return (self.h,)
+
+
+def test_a_hook_on_outputs_that_nobody_uses_is_not_called():
+    """Found by the law: what was kept aside is in the graph, what left is not."""
+    m, x, seen = KeepsAside(), torch.ones(2, requires_grad=True), []
+    with hookline.register_backward_pre_hook(m, lambda mod, grads: seen.append(grads)):
+        m(x)
+        m.h.sum().backward()
+    assert seen == []
+
+
+class Calls(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.part = HandsOn()
+
+    def forward(self, x):
+        for _ in range(3):
+            x = self.part(x=x)
+        return x
+
+
+def test_calls_that_hand_their_input_on_are_told_apart():
+    """Found by the law: by its arguments alone, a call by keyword looks like the one before."""
+    m, seen = Calls(), []
+    with hookline.register_backward_pre_hook(m.part, lambda mod, grads: seen.append(grads[0].tolist())):
+        (m(torch.ones(2, requires_grad=True) * 1) * 3).sum().backward()
+    assert seen == [[3.0, 3.0]] * 3

@@ -21,7 +21,7 @@ from law.comparing import difference, zeros_or_none
 from law.generate import EVERYTHING, PLAIN, REENTRANT, networks
 from law.judging import JUDGES, REPEATABLE, disagreement
 from law.reference import by_hand
-from law.running import law
+from law.running import judge, law
 
 UNCHECKPOINTED = replace(EVERYTHING, checkpoint="")
 
@@ -30,13 +30,13 @@ UNCHECKPOINTED = replace(EVERYTHING, checkpoint="")
 @law(networks(), examples=30)
 def test_every_call_has_the_gradients_of_its_own_places(program, way):
     wrong = JUDGES[way](Run(program), by_hand(program))
-    assert not wrong, wrong
+    judge(wrong, program)
 
 
 @law(networks(REENTRANT), examples=20)
 def test_a_recording_has_the_gradients_of_reentrant_checkpoints(program):
     wrong = JUDGES["record"](Run(program), by_hand(program))
-    assert not wrong, wrong
+    judge(wrong, program)
 
 
 @pytest.mark.parametrize("way", OBSERVERS)
@@ -66,9 +66,8 @@ def test_what_is_replaced_goes_on_and_is_what_a_recording_sees(program, way, bit
         run.both()
     expected = [*wanted.parameters.values(), *wanted.inputs]
     reason = difference([tensor.grad for tensor in [*run.model.parameters(), *run.leaves]], expected)
-    assert not reason, f"parameters and inputs {reason}"
-    reason = disagreement(rec, wanted)
-    assert not reason, f"the recording: {reason}"
+    judge(reason and f"parameters and inputs {reason}", program)
+    judge(disagreement(rec, wanted), program)
 
 
 def twice(run: Run) -> None:
@@ -92,7 +91,7 @@ BACKWARDS: dict[str, tuple[Callable[[Run], None], int]] = {
 def test_every_backward_tells_the_same(program, way, how):
     backward, times = BACKWARDS[how]
     wrong = JUDGES[way](Run(program), by_hand(program), backward, times)
-    assert not wrong, wrong
+    judge(wrong, program)
 
 
 def with_penalty(run: Run) -> None:

@@ -13,7 +13,7 @@ import polars
 import pyarrow.dataset as datasets
 import pyarrow.parquet as parquet
 import pytest
-from helpers import ODD, STEPS, row, trained, written
+from helpers import ODD, STEPS, row, rows_of, trained, written
 
 import hookline
 from hookline import sinks
@@ -113,8 +113,10 @@ def test_a_kill_leaves_whole_parts(tmp_path):
 
 
 def test_a_stored_run_as_arrow_polars_parquet_and_csv(tmp_path):
-    rows = written(hookline.RunStore(tmp_path / "run"))
-    rows.sort(key=lambda one: one["step"])
+    written(hookline.RunStore(tmp_path / "run"))
+    rows = [
+        one for step in sorted(set(STEPS)) for one in rows_of(step)
+    ]  # a step that was written twice counts once
     with hookline.open_run(tmp_path / "run") as run:
         compare(run.to_arrow(), rows)
         frame = run.to_polars()
@@ -126,7 +128,7 @@ def test_a_stored_run_as_arrow_polars_parquet_and_csv(tmp_path):
         run.export(tmp_path / "a.csv")
     table = pandas.read_csv(tmp_path / "a.csv")
     assert len(table) == len(rows) and set(table.columns) == {*FIXED, "ratio"} - {"hist"}
-    assert table["mean"].isna().sum() == len(STEPS)
+    assert table["mean"].isna().sum() == len(set(STEPS))
 
 
 def test_an_empty_run_has_empty_tables(tmp_path):

@@ -7,7 +7,7 @@ What a framework has no way to do raises what its declaration says (`capabilitie
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -149,8 +149,11 @@ class Common(Immediate):
     def backward_number(self) -> int:
         return -1
 
-    def in_recompute(self) -> bool:
+    def in_recompute(self, called: bool = False) -> bool:
         return False
+
+    def calls_under_way(self, module: Any) -> int:
+        return 0
 
     def sequence_number(self) -> int:
         return 0
@@ -166,7 +169,7 @@ class Common(Immediate):
     def lost(self, before: Any, after: Any, grad: Any) -> float | None:
         """The share of elements with a gradient that a step left as they were; None in full precision."""
         old, new = self.host(before), self.host(after)
-        if new.dtype.itemsize > 2:
+        if self.nbytes(after) > 2 * new.size:
             return None
         moved = self.host(grad) != 0
         return float((moved & (old == new)).sum() / max(int(moved.sum()), 1))
@@ -176,7 +179,7 @@ class Common(Immediate):
 
     # The audit
 
-    def why_silent(self, modules: dict[str, Any], name: str) -> str | None:
+    def why_silent(self, modules: dict[str, Any], name: str, silent: Collection[str] = ()) -> str | None:
         return None
 
     def remarks(self, modules: dict[str, Any]) -> dict[str, str]:
@@ -214,8 +217,10 @@ class Common(Immediate):
                 found: dict[str, Any] = {"": metadata}
                 for key in file.keys() if keys is None else keys:
                     array = file.get_tensor(key)
-                    if f"complex:{key}" in metadata:
-                        array = np.ascontiguousarray(array).view(metadata[f"complex:{key}"])[..., 0]
+                    if (kind := metadata.get(f"complex:{key}")) is not None:
+                        if kind not in ("complex64", "complex128"):
+                            raise ValueError(f"{kind!r} is no kind of complex numbers")
+                        array = np.ascontiguousarray(array).view(kind)[..., 0]
                     found[key] = self.from_host(array)
                 return found
         except SafetensorError as error:

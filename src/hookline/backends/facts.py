@@ -15,7 +15,7 @@ from hookline.errors import Unsupported
 
 @dataclass(frozen=True, slots=True)
 class TensorFact:
-    """A tensor's shape, dtype, device and bytes."""
+    """A tensor's shape, dtype, device and bytes; -1 is a size that differs from part to part."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -23,7 +23,7 @@ class TensorFact:
     nbytes: int
 
     def __str__(self) -> str:
-        return "x".join(map(str, self.shape)) or "scalar"
+        return "x".join("?" if size < 0 else str(size) for size in self.shape) or "scalar"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,8 @@ class ParameterFact:
 class ModuleFact:
     """A module: its first name, its other names, and what it holds itself, not in its parts.
 
-    `callable` is False where it only holds others, as a ModuleList does.
+    `callable` is False where it only holds others, as a ModuleList does. `hidden` says why calls of it are seen by
+    nobody, where that is so.
     """
 
     name: str
@@ -51,6 +52,7 @@ class ModuleFact:
     type: str
     callable: bool
     parameters: tuple[ParameterFact, ...]
+    hidden: str = ""
 
 
 @dataclass(slots=True)

@@ -11,10 +11,12 @@ import copy
 import itertools
 import weakref
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from hookline.backends.changing import changing
 from hookline.backends.tap import FunctionTap, Label, NotAFunction
+from hookline.backends.undoing import Undoing, undoable
 
 _numbers = itertools.count(1)
 
@@ -67,39 +69,39 @@ class ReplacedForward:
 
     __globals__ = __code__
 
+    @changing
     def place(self) -> Callable[[], None]:
-        """Puts it in place; returns the undoing."""
+        """Puts it in place; returns the undoing, which may be done before as well."""
         module = self._held()
-        with changing:
-            self.before = own_forward(module, self._attribute)
-            if self.before is None:
-                found = getattr(module, self._attribute)
-                self._is_method = getattr(found, "__self__", None) is module
-                self._class_has = found.__func__ if self._is_method else found
-            self.number = next(_numbers)
-            object.__setattr__(module, self._attribute, self)
+        self.before = own_forward(module, self._attribute)
+        if self.before is None:
+            found = getattr(module, self._attribute)
+            self._is_method = getattr(found, "__self__", None) is module
+            self._class_has = found.__func__ if self._is_method else found
+        self.number = next(_numbers)
+        object.__setattr__(module, self._attribute, self)
         return self.remove
 
+    @changing
     def remove(self) -> None:
         """Takes it out, also from between others that were placed before and after it."""
-        with changing:
-            module = self._held()
-            self.number = 0
-            self.fn = self.tap.fn = Through()
-            if module is None:
-                return
-            outer, found = None, own_forward(module, self._attribute)
-            while isinstance(found, ReplacedForward) and found is not self:
-                outer, found = found, found.before
-            if found is not self:
-                self._leave_to_others(module)
-            elif outer is not None:
-                outer.before = self.before
-                outer._class_has, outer._is_method = self._class_has, self._is_method
-            elif self.before is None:
-                object.__delattr__(module, self._attribute)
-            else:
-                object.__setattr__(module, self._attribute, self.before)
+        module = self._held()
+        self.number = 0
+        self.fn = self.tap.fn = Through()
+        if module is None:
+            return
+        outer, found = None, own_forward(module, self._attribute)
+        while isinstance(found, ReplacedForward) and found is not self:
+            outer, found = found, found.before
+        if found is not self:
+            self._leave_to_others(module)
+        elif outer is not None:
+            outer._class_has, outer._is_method = self._class_has, self._is_method
+            outer.before = self.before  # last: by this it is known to be out
+        elif self.before is None:
+            object.__delattr__(module, self._attribute)
+        else:
+            object.__setattr__(module, self._attribute, self.before)
 
     def _leave_to_others(self, module: Any) -> None:
         """Somebody wrapped it: their forward leads here, and on. Where they noted it on the module, it goes."""
@@ -109,6 +111,12 @@ class ReplacedForward:
 
     def _of_class(self, module: Any) -> Any:
         return self._class_has.__get__(module) if self._is_method else self._class_has
+
+    def followed_original(self) -> Any:
+        """As `original`, in words that the torch.compile of torch 2.12 understands as well."""
+        if self.before is not None:
+            return self.before
+        return partial(self._class_has, self._held()) if self._is_method else self._class_has
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         if self.before is not None:
@@ -131,6 +139,9 @@ def own_forward(module: Any, attribute: str) -> Any:
     return vars(module).get(attribute)
 
 
-def replaced(attribute: str, module: Any, fn: Callable[..., Any], label: Label) -> Callable[[], None]:
+@undoable
+def replaced(undoing: Undoing, attribute: str, module: Any, fn: Callable[..., Any], label: Label) -> None:
     """Has `fn(original_forward, *args, **kwargs)` run in place of the forward; returns the undoing."""
-    return ReplacedForward(module, attribute, fn, label).place()
+    forward = ReplacedForward(module, attribute, fn, label)
+    undoing.noted(forward.remove)
+    forward.place()

@@ -30,10 +30,14 @@ _thread = _Thread()
 
 def following(fn: Callable[..., Any], module: Any, args: Any, kwargs: Any) -> Any:
     """fn(module, args, kwargs) of a tap before the forward, whose result may have other kwargs."""
-    before, _thread.came = _thread.came, kwargs
+    before = _thread.came
     try:
-        new = fn(module, args, kwargs)
-    finally:
+        try:
+            _thread.came = kwargs
+            new = fn(module, args, kwargs)
+        finally:
+            _thread.came = before
+    finally:  # twice: an interrupt may come at the line above
         _thread.came = before
     if new is not None and new[1] is not kwargs:
         known = _thread.latest()

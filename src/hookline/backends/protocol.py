@@ -6,7 +6,7 @@ A new framework is a folder with a class that has these methods. Most of what fr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol
@@ -171,9 +171,9 @@ class Statistics(Protocol):
 class GradientTaps(Protocol):
     """Gradients of what enters and leaves a module, heard or replaced.
 
-    Where an output leaves, `call` is a number that all taps of that call have in common, and no call that is under
-    way beside it; `references` is what the tap counted of the output by `sys.getrefcount`, before anything else:
-    it tells whether somebody else has the output too.
+    Where an output leaves, `call` is a number that all taps of that call have in common, and no other call;
+    `references` is what the tap counted of the output by `sys.getrefcount`, before anything else: it tells whether
+    somebody else has the output too.
     """
 
     def heard(self, output: Any, sink: GradSink, call: int, references: int) -> Any:
@@ -238,8 +238,11 @@ class Recomputation(Protocol):
     def backward_number(self) -> int:
         """Which backward is under way; -1 where none is."""
 
-    def in_recompute(self) -> bool:
-        """Whether the forward under way repeats an earlier one."""
+    def in_recompute(self, called: bool = False) -> bool:
+        """Whether the forward under way repeats an earlier one; `called`: whether there is one to repeat."""
+
+    def calls_under_way(self, module: Any) -> int:
+        """How many calls of `module` this thread is in, one within the other; 0 where that can't be told."""
 
     def sequence_number(self) -> int:
         """A number that grows with the graph; tells calls apart for `recomputed`."""
@@ -280,8 +283,8 @@ class Training(Protocol):
 class Auditing(Protocol):
     """What the audit of a recording asks."""
 
-    def why_silent(self, modules: dict[str, Any], name: str) -> str | None:
-        """What the code tells of a module that was never called."""
+    def why_silent(self, modules: dict[str, Any], name: str, silent: Collection[str] = ()) -> str | None:
+        """What the code tells of a module that was never called; those in `silent` are known not to have run."""
 
     def remarks(self, modules: dict[str, Any]) -> dict[str, str]:
         """What looking changed, by site."""

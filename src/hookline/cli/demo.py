@@ -78,27 +78,22 @@ def _layers(run: hookline.Run) -> None:
     table = Table("layer", "type", title=None)
     for heading in ("std of output", "std of its gradient", "zeros", "health"):
         table.add_column(heading, justify="left" if heading == "health" else "right")
+    rows = run.rows()
     for name, kind in run.meta["sites"]:
-        outputs = [
-            row for row in run.rows(name or None, "output") if row["site"] == name and row["mode"] == "train"
-        ]
-        grads = [row for row in run.rows(name or None, "grad_output") if row["site"] == name]
-        found = findings.get(name, [])
+        mine = [row for row in rows if row["site"] == name]
+        outputs = [row for row in mine if row["kind"] == "output" and row["mode"] == "train"]
+        grads = [row for row in mine if row["kind"] == "grad_output"]
+        found = findings.get(name)
         table.add_row(
             name or "(model)",
             kind,
             _course(outputs),
             _course(grads),
             f"{outputs[-1]['zeros'] / outputs[-1]['count']:.0%}" if outputs else "",
-            ", ".join(finding.what for finding in found) or "fine",
+            "not seen" if found is None else ", ".join(finding.what for finding in found) or "fine",
             style="red" if found else "",
         )
     Console().print(table)
-
-
-def _training(run: hookline.Run, site: str, kind: str) -> list[dict[str, Any]]:
-    rows = run.rows(site or None, kind)
-    return [row for row in rows if row["site"] == site and row["mode"] == "train"]
 
 
 def _course(rows: list[dict[str, Any]]) -> str:
@@ -111,7 +106,7 @@ def _heading(title: str, code: str) -> None:
 
 def _served(folder: Path, port: int) -> None:
     try:
-        with hookline.serve(folder, port=port) as page:
+        with hookline.serve(folder, port=port, lasting=True) as page:
             click.echo(f"The page is at {page.url}\nCtrl-C ends it.")
             page.wait()
     except hookline.MissingExtra as error:

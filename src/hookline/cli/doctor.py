@@ -48,21 +48,42 @@ def command(as_json: bool) -> None:
         no_wal = found["wal"]["why_not"]
         kept = f"kept with a rollback journal, since WAL does not work ({no_wal})" if no_wal else "kept with WAL"
         click.echo(f"runs in this folder: {kept}")
-        for name, framework in found["frameworks"].items():
-            _tell(framework["package"], framework["version"], f"models of {name}: {framework['models']}")
-            if framework["version"] and not framework["tested"]:
-                click.echo(f"    hookline was tested with {framework['package']} {framework['tested_versions']}")
-            for no in framework["no"]:
-                click.echo(f"    no {no['feature']}: {no['why']}. Instead: {no['instead']}.")
-        for name, what in {**OPTIONAL, **SINKS}.items():
-            _tell(name, found["packages"][name], what)
+        _tell_frameworks(found["frameworks"])
+        _tell_packages(found["packages"])
     if not any(framework["version"] for framework in found["frameworks"].values()):
         raise SystemExit(1)
 
 
+def _tell_frameworks(frameworks: dict[str, Any]) -> None:
+    """Of those that are there, what they can't do and what to do instead; the others are named."""
+    for name, framework in frameworks.items():
+        if framework["version"] is None:
+            continue
+        _tell(framework["package"], framework["version"], f"models of {name}: {framework['models']}")
+        if not framework["tested"]:
+            click.echo(f"    hookline was tested with {framework['package']} {framework['tested_versions']}")
+        for feature, first in framework["too_old_for"].items():
+            click.echo(f"    no {feature}: it needs {framework['package']} {first} or newer")
+        for no in framework["no"]:
+            click.echo(f"    no {no['feature']}: {no['why']}. Instead: {no['instead']}.")
+    missing = [framework["package"] for framework in frameworks.values() if framework["version"] is None]
+    if len(missing) == len(frameworks):
+        click.echo(f"--  no framework is installed. hookline works with {', '.join(missing)}: pip install torch")
+    elif missing:
+        click.echo(f"--  other frameworks, not installed: {', '.join(missing)}")
+
+
+def _tell_packages(packages: dict[str, str | None]) -> None:
+    uses = {**OPTIONAL, **SINKS}
+    for name, what in uses.items():
+        if packages[name]:
+            _tell(name, packages[name], what)
+    if missing := [f"{name} ({what})" for name, what in uses.items() if not packages[name]]:
+        click.echo(f"--  optional, not installed: {', '.join(missing)}")
+
+
 def _tell(package: str, installed: str | None, what: str) -> None:
-    state = installed or f"not installed: pip install {package}"
-    click.echo(f"{'ok ' if installed else '-- '} {package:<12} {state:<36} {what}")
+    click.echo(f"ok  {package:<12} {installed:<14} {what}")
 
 
 def findings() -> dict[str, Any]:
@@ -92,6 +113,11 @@ def _framework(declared: Any) -> dict[str, Any]:
         "version": installed,
         "tested": installed is not None and declared.covers(installed),
         "tested_versions": f"from {declared.tested[0]}, below {declared.tested[1]}",
+        "too_old_for": {
+            feature: first
+            for feature, first in declared.since.items()
+            if installed is not None and declared.is_too_old(feature, installed)
+        },
         "models": declared.models,
         "features": features,
         "no": [

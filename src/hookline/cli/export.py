@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import click
 
 import hookline
+from hookline.cli import _bar
 
 
 @click.command("export")
@@ -17,8 +17,7 @@ import hookline
 @click.option("--json", "as_json", is_flag=True, help="Print path and size as JSON.")
 def command(run: Path, file: Path, as_json: bool) -> None:
     """Write the rows of the run in folder RUN to FILE, which ends in .parquet or .csv."""
-    bar = click.progressbar(length=100, label="export", file=sys.stderr)
-    with hookline.open_run(run) as stored, bar:
-        stored.export(file, progress=lambda share: bar.update(max(0, round(100 * share) - bar.pos)))
+    with hookline.open_run(run) as stored, _bar.shown("export") as tell:
+        stored.export(file, progress=tell)
     size = file.stat().st_size
     click.echo(json.dumps({"path": str(file), "bytes": size}) if as_json else f"wrote {file}, {size / 1e6:.1f} MB")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import pkgutil
 import sys
 
@@ -10,12 +11,19 @@ import click
 
 from hookline import HooklineError, __version__, cli
 
+ENDED_BY_CTRL_C = 130
+"""What shells say of a program that Ctrl-C ended."""
+
 
 class Commands(click.Group):
     """A group whose commands are the files beside this one."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(file.name for file in pkgutil.iter_modules(cli.__path__) if file.name != "main")
+        return sorted(
+            file.name
+            for file in pkgutil.iter_modules(cli.__path__)
+            if file.name != "main" and not file.name.startswith("_")
+        )
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.list_commands(ctx):
@@ -31,9 +39,30 @@ def hookline() -> None:
 
 
 def main() -> None:
-    """Runs the command line; an error of hookline's own is told without a traceback."""
+    """Runs the command line; what is no mistake of hookline's is told without a traceback."""
     try:
-        hookline()
+        hookline(standalone_mode=False)
+        sys.stdout and sys.stdout.flush()
+    except click.exceptions.Exit as ended:
+        sys.exit(ended.exit_code)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("interrupted", err=True)
+        sys.exit(ENDED_BY_CTRL_C)
     except HooklineError as error:
         click.echo(f"Error: {error}", err=True)
         sys.exit(1)
+    except BrokenPipeError:  # `| head` has seen enough
+        _nobody_listens()
+    except OSError as error:
+        _nobody_listens()
+        click.echo(f"Error: {error}", err=True)
+        sys.exit(1)
+
+
+def _nobody_listens() -> None:
+    """What is left of the output goes nowhere: Python would try to write it once more when it ends."""
+    if sys.stdout is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import click
 
 import hookline
+from hookline.cli import _bar
 
 
 @click.command("report")
@@ -17,11 +17,7 @@ import hookline
 @click.option("--json", "as_json", is_flag=True, help="Print path and size as JSON.")
 def command(run: Path, output: Path, as_json: bool) -> None:
     """Write the run in folder RUN to one HTML file, which opens without a server or network."""
-    with click.progressbar(length=100, label="report", file=sys.stderr) as bar:
-
-        def tell(share: float) -> None:
-            bar.update(max(0, round(100 * share) - bar.pos))
-
+    with _bar.shown("report") as tell:
         path = hookline.report(run, output, progress=tell)
     size = path.stat().st_size
     click.echo(json.dumps({"path": str(path), "bytes": size}) if as_json else f"wrote {path}, {size / 1e6:.1f} MB")

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import json
 import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import click
+
+MOST_NAMES = 20
+OPTIONS = ("model", "depth", "columns", "dtype", "real")
+"""Names of arguments that `hookline.summary` has itself: a model's argument can't be given by such a one."""
 
 
 @click.command("summary")
@@ -32,8 +40,8 @@ def command(
     """
     import hookline
 
-    model = _made(target)
     args, kwargs, dtypes = _read(inputs)
+    model = _made(target)
     options: dict[str, Any] = {**kwargs, "depth": depth, "columns": columns, "real": real}
     if any(dtypes):
         options["dtype"] = dtypes
@@ -43,23 +51,58 @@ def command(
 
 def _made(target: str) -> Any:
     """What `pkg.mod:factory` names, called if it is a function or a class."""
-    path, colon, attributes = target.partition(":")
-    if not colon or not path or not attributes:
-        raise click.BadParameter(f"{target!r} is not of the form PKG.MOD:FACTORY.", param_hint="PKG.MOD:FACTORY")
+    path, _, attributes = target.partition(":")
+    if not all(part.isidentifier() for name in (path, attributes) for part in name.split(".")):
+        raise _wrong(f"{target!r} is not of the form PKG.MOD:FACTORY, as in torchvision.models:resnet18.")
     sys.path.insert(0, str(Path.cwd()))
-    try:
+    with _told(f"importing {path}", path):
         thing: Any = importlib.import_module(path)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{path}.".startswith(f"{error.name}."):
-            raise  # the module is there, and needs something that is not
-        raise click.BadParameter(f"no module {error.name!r} is found.", param_hint="PKG.MOD:FACTORY") from error
+    above = path
     for name in attributes.split("."):
         if not hasattr(thing, name):
-            there = ", ".join(public for public in dir(thing) if not public.startswith("_"))
-            raise click.BadParameter(f"{path} has no {name!r}; it has {there}.", param_hint="PKG.MOD:FACTORY")
-        thing = getattr(thing, name)
-    # A model can be called as well, but not without an input.
-    return thing() if isinstance(thing, type) or not hasattr(type(thing), "forward") else thing
+            raise _wrong(f"{above} has no {name!r}{_there(thing, name)}.")
+        thing, above = getattr(thing, name), f"{above}.{name}"
+    if not isinstance(thing, type) and hasattr(type(thing), "forward"):
+        return thing  # a model can be called as well, but not without an input
+    if not callable(thing):
+        kind = type(thing).__name__
+        raise _wrong(f"{target} is a {kind}: a model is wanted, or what makes one when it is called.")
+    with _told(f"{target}, called without arguments,"):
+        return thing()
+
+
+def _there(thing: Any, wanted: str) -> str:
+    """What a module or class has instead, in words; what is near comes first."""
+    public = [name for name in dir(thing) if not name.startswith("_")]
+    names = list(dict.fromkeys([*difflib.get_close_matches(wanted, public, n=3), *public]))
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    return f"; it has {', '.join(names[:MOST_NAMES])}{more}" if names else ""
+
+
+@contextmanager
+def _told(what: str, path: str | None = None) -> Iterator[None]:
+    """Says what a user's code raised, and in which line; a program that ends itself meanwhile is told, too."""
+    try:
+        yield
+    except (click.ClickException, KeyboardInterrupt, GeneratorExit):
+        raise
+    except BaseException as error:
+        if isinstance(error, ModuleNotFoundError) and path and f"{path}.".startswith(f"{error.name}."):
+            what = f"no module {error.name!r} is found; modules in the current folder are, by name and without .py"
+            raise _wrong(f"{what}.") from error
+        said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        lines = traceback.extract_tb(error.__traceback__)
+        own = [
+            line
+            for line in lines
+            if line.filename not in (__file__, importlib.__file__) and line.filename[0] != "<"
+        ]
+        where = f", in {own[-1].filename}, line {own[-1].lineno}" if own else ""
+        raise _wrong(f"{what} raised {said}{where}.") from error
+
+
+def _wrong(text: str) -> click.BadParameter:
+    return click.BadParameter(text, param_hint="PKG.MOD:FACTORY")
 
 
 def _read(inputs: tuple[str, ...]) -> tuple[list[tuple[int, ...]], dict[str, tuple[int, ...]], list[str | None]]:
@@ -76,6 +119,13 @@ def _read(inputs: tuple[str, ...]) -> tuple[list[tuple[int, ...]], dict[str, tup
                 f"{text!r} is no input; write sizes with commas, as in 1,3,224,224 or ids=1,128:int64.",
                 param_hint="--input",
             ) from None
+        if equals and (not name.isidentifier() or name in OPTIONS or name in kwargs):
+            why = (
+                "was given before"
+                if name in kwargs
+                else "can't be the name of an input here; give it by its place"
+            )
+            raise click.BadParameter(f"{text!r}: {name!r} {why}.", param_hint="--input")
         if equals:
             kwargs[name] = shape
         else:

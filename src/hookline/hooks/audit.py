@@ -14,8 +14,12 @@ class AuditEntry:
     why: str | None = None
 
     def __str__(self) -> str:
-        times = "never" if self.fired == 0 else "once" if self.fired == 1 else f"{self.fired} times"
-        return f"{self.site or '(model)'}: {times}" + (f", {self.why}" if self.why else "")
+        return f"{self.site or '(model)'}: {times(self.fired)}" + (f", {self.why}" if self.why else "")
+
+
+def times(count: int) -> str:
+    """How often, in words."""
+    return "never" if count == 0 else "once" if count == 1 else f"{count} times"
 
 
 class Audit(list[AuditEntry]):

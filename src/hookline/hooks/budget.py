@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import math
 import re
-import threading
 from pathlib import Path
 from typing import Any
 
+from hookline.backends.changing import Alone
 from hookline.errors import InvalidArgument, RecordingTooLarge
 from hookline.hooks.files import read_tensor, write_tensors
 
 UNITS = {"": 1, "K": 1000, "M": 1000**2, "G": 1000**3, "T": 1000**4}
 BINARY = {"K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4}
+
+_alone = Alone()
 
 
 def parse_bytes(text: int | str) -> int:
@@ -71,7 +73,6 @@ class Budget:
             raise InvalidArgument(f"spill={str(spill)!r} is a file; give a folder.")
         self._framework = framework
         self._cells: dict[Cell, int] = {}
-        self._lock = threading.Lock()
 
     def open(self) -> None:
         """Makes the folder for spilling; InvalidArgument where it can't be one."""
@@ -81,24 +82,24 @@ class Budget:
             except OSError as error:
                 raise InvalidArgument(f"spill={str(self._folder)!r} can't be used as a folder: {error}") from error
 
+    @_alone
     def admit(self, value: Any, size: int, site: str) -> Cell:
         """A cell with `value` in it; RecordingTooLarge where it does not fit and can't be spilled."""
-        with self._lock:
-            if self.used + size > self.limit:
-                if self._folder is None:
-                    raise RecordingTooLarge(site, self.limit, self.used + size)
-                self._spill()
-            cell = Cell(value)
-            self._cells[cell] = size
-            self.used += size
-            if self.used > self.limit:  # one value larger than the whole budget
-                self._spill()
-            return cell
+        if self.used + size > self.limit:
+            if self._folder is None:
+                raise RecordingTooLarge(site, self.limit, self.used + size)
+            self._spill()
+        cell = Cell(value)
+        self._cells[cell] = size
+        self.used += size
+        if self.used > self.limit:  # one value larger than the whole budget
+            self._spill()
+        return cell
 
+    @_alone
     def release(self, cell: Cell) -> None:
         """Counts `cell` no more: something newer stands in its place."""
-        with self._lock:
-            self.used -= self._cells.pop(cell, 0)
+        self.used -= self._cells.pop(cell, 0)
 
     def _spill(self) -> None:
         if not self._cells or self._folder is None:

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from hookline.backends.protocol import Backend
-from hookline.errors import HookError, NotRecorded, RecordingTooLarge, Unsupported
+from hookline.errors import NotRecorded, RecordingTooLarge, Unsupported
 from hookline.hooks.budget import Budget, Cell
+from hookline.reporting import report
 from hookline.trees import ONE, filled, leaves, map_leaves
 
 MISSING = object()
@@ -28,6 +29,7 @@ class Store:
     ) -> None:
         self.open = True
         self.backward_ran = False
+        self.not_kept: dict[str, str] = {}  # by site: what went wrong there
         self.budget = budget
         self.recording: Callable[[], Any] | None = None  # weak: the recording holds its store
         self._keep = keep
@@ -65,15 +67,22 @@ class Store:
             raise
 
     def _kept(self, tensor: Any, site: str) -> Any:
+        """What `keep` makes of a tensor; None where it raises, which is told once and must not end a training."""
         source = self._backend.detached(tensor)
         try:
             with self._backend.unseen():
                 value = self._keep(source)  # type: ignore[misc]
+            return map_leaves(
+                lambda leaf: self._backend.owned(leaf, source, self._device, self._dtype), value, self._tensor
+            )
         except Exception as error:
-            raise HookError(site, "keep function", f"raised {type(error).__name__}: {error}") from error
-        return map_leaves(
-            lambda leaf: self._backend.owned(leaf, source, self._device, self._dtype), value, self._tensor
-        )
+            first = not self.not_kept
+            self.not_kept[site] = (
+                f"its keep function raised {type(error).__name__}, and None is in the value's place"
+            )
+            if first:
+                report(f"record, at {site!r}: keep", self._keep, error, "None is kept wherever it does")
+            return None
 
 
 class Call:
@@ -189,6 +198,7 @@ class SiteRecord:
         self._calls: list[Call] = []
         self.why: str | None = None
         self.remark: str | None = None  # what looking may have changed
+        self.repeats = 0  # forwards that repeated an earlier call
         self._param_grads: dict[str, Any] | None = None
         self.no_param_grads: Unsupported | None = None  # what reading them raises, where there can't be any
 
@@ -206,6 +216,11 @@ class SiteRecord:
                 call._output = output
                 self._calls.append(call)
         return self._calls
+
+    @property
+    def has_calls(self) -> bool:
+        """Whether there is a call; it makes none of what events left."""
+        return bool(self.outputs or self._calls)
 
     @property
     def output(self) -> Any:

@@ -6,16 +6,17 @@ Upstream: select (where), a backend. Edits on one site apply in the order in whi
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
 from hookline.backends import resolve
 from hookline.backends.protocol import COUNTING, Backend, FunctionTap, HeldWeight, Label, Needs, Rank, Wish
+from hookline.backends.undoing import Undoing
 from hookline.errors import InvalidArgument, NoSuchSite, WrongReplacement
 from hookline.globs import matcher
 from hookline.hooks.audit import Audit, AuditEntry
 from hookline.hooks.calls import Call, SiteRecord
+from hookline.hooks.entering import Enterable
 from hookline.hooks.gradients import InputGradients, OutputGradients
 from hookline.hooks.handles import all_or_nothing
 from hookline.hooks.placing import callers_line, needs_callable
@@ -66,35 +67,35 @@ def edit(model: Any, edits: Mapping[Any, Any]) -> Edits:
     found: list[SiteEdit] = []
     for site, change in edits.items():
         found += _parsed(backend, model, tree, tensors, site, change)
-    return Edits(backend, tree, _once(found), list(tensors.values()))
+    return Edits(backend, tree, _once(found), list(tensors.values())).made_by("hookline.edit")
 
 
-class Edits(ExitStack):
+class Edits(Enterable, Undoing):
     """An open or finished `edit` block.
 
-    It is left as any ExitStack: what one step raises keeps no other from being done. So each step is there twice,
-    and one that an interrupt cuts short is done by its twin.
+    It is left as any ExitStack: what one step raises keeps no other from being done.
     """
 
     def __init__(self, backend: Backend, tree: Tree, edits: list[SiteEdit], tensors: list[Any]) -> None:
         super().__init__()
         self._backend, self._tree, self._edits = backend, tree, edits
         self._session = Session()
-        self._attached = ExitStack()
         weights = [edit for edit in edits if isinstance(edit, WeightEdit)]
         self._weights = Block(backend.name, self._session, weights, tensors)
 
     def __enter__(self) -> Edits:
+        self.is_used()
         line = callers_line()
-        self._weights.begin()
+        self._weights.refuse_twice()
         try:
-            for undo in (self._session.close, self._weights.leave, self._attached.close) * 2:
-                self.callback(undo)
+            self._weights.begin()
+            self.noted(self._session.close)
+            self.noted(self._weights.leave)
             self._session.open()
             self._weights.enter(line)
             others = [edit for edit in self._edits if not isinstance(edit, WeightEdit)]
             placements = [partial(edit.place, self._backend, self._session, line) for edit in others]
-            self._attached.enter_context(all_or_nothing(placements))
+            self.callback(all_or_nothing(placements).remove)
             return self
         except BaseException:
             self.close()
@@ -103,10 +104,11 @@ class Edits(ExitStack):
     def audit(self) -> Audit:
         """For every edit: applied so many times, or never, and why; of a weight also what it went through."""
         fired = [edit.name for edit in self._edits if edit.fired]
+        silent = {edit.name for edit in self._edits} - {*fired}
         return Audit(
             entry
             for edit in self._edits
-            for entry in edit.entries(partial(why_silent, self._backend, self._tree, edit.name, fired))
+            for entry in edit.entries(partial(why_silent, self._backend, self._tree, edit.name, fired, silent))
         )
 
 

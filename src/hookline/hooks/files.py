@@ -9,7 +9,19 @@ from typing import Any
 
 from hookline.backends import named
 from hookline.backends.protocol import Backend
-from hookline.errors import RunError
+from hookline.errors import RunError, printable
+
+UNREADABLE = (
+    OSError,
+    LookupError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    RuntimeError,
+    ArithmeticError,
+    MemoryError,
+)
+"""What reading a file that lies may end in."""
 
 
 def write_tensors(path: Path, tensors: dict[str, Any], metadata: dict[str, str], framework: str) -> None:
@@ -38,5 +50,5 @@ def read_tensor(path: Path, key: str, framework: str) -> Any:
     """One tensor of a file."""
     try:
         return reader_of(framework).read_safetensors(path, [key])[key]
-    except (OSError, ValueError) as error:
-        raise RunError(f"{path} can't be read: {error}") from error
+    except UNREADABLE as error:
+        raise RunError(f"{path} can't be read: {printable(error)}") from error

@@ -60,7 +60,7 @@ class OutputGradients(Tap):
             new = called(label.site, label.kind, hook, owner(), gradients.shown(grads))
             return gradients.taken(new, grads)
 
-        new = self._backend.joined(output, sink, call_number(module, args), references)
+        new = self._backend.joined(output, sink, call_number(self, module, args), references)
         return None if new is output else new
 
 
@@ -112,9 +112,9 @@ class InputGradients(Tap):
         call, joint = entry
         call.outputs = self._outputs.of(output)
         if joint.live:
-            new = joint.leave(output, call_number(module, args), references)
+            new = joint.leave(output, call_number(self, module, args), references)
         else:
-            new = self._backend.joined(output, call.without_inputs, call_number(module, args), references)
+            new = self._backend.joined(output, call.without_inputs, call_number(self, module, args), references)
         return None if new is output else new
 
 

@@ -30,21 +30,22 @@ class Keeping:
     def __init__(self, to: Any) -> None:
         if not isinstance(to, (str, Path)) and not callable(getattr(to, "keep", None)):
             raise InvalidArgument(f"record(to={to!r}): the folder of a run, a RunStore or a Watch is wanted.")
-        self._to = to
         self._own: Any = None  # the store of a folder that was named, open during the block
+        if isinstance(to, (str, Path)):
+            from hookline.sinks.store import RunStore
+
+            to = self._own = RunStore(to)
+        self._to = to
 
     def open(self, meta: dict[str, Any]) -> None:
         """Makes ready before the model runs; RunError where the folder can't be used."""
-        if isinstance(self._to, (str, Path)):
-            from hookline.sinks.store import RunStore
-
-            self._own = RunStore(self._to)
+        if self._own is not None:
             self._own.open({**meta, "by": "record"})
 
     def take(self, recording: Recording) -> None:
         """Keeps the recording. Where that fails it says so, and the recording is still in memory."""
         try:
-            (self._to if self._own is None else self._own).keep(recording)
+            self._to.keep(recording)
         except Exception as error:  # what the model was run for must not be lost for it
             message = f"a recording could not be kept, and is in memory only: {type(error).__name__}: {error}"
             warnings.warn(message, stacklevel=3)
@@ -52,4 +53,3 @@ class Keeping:
     def close(self) -> None:
         if self._own is not None:
             self._own.close()
-            self._own = None

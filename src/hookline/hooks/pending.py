@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from threading import get_ident
+from threading import get_ident, local
 from typing import Any, NamedTuple
 
 from hookline.backends.keywords import Kwargs, kwargs_of_call
@@ -18,12 +18,28 @@ class _Entry(NamedTuple):
     outer: _Entry | None  # of a call with the very same kwargs, in which this one was made
 
 
-def call_number(module: Any, args: Any) -> int:
-    """A number that all taps of one call have in common, and no other call that is under way.
+class _Last(local):
+    """Of one thread: the call that taps after the forward came from last."""
 
-    Not of the arguments alone: a call without any gets the one empty tuple that there is.
+    call: tuple[int, ...] = ()
+    taps: tuple[int, ...] = ()
+    number = 0
+
+
+_last = _Last()
+
+
+def call_number(tap: Any, module: Any, args: Any) -> int:
+    """A number that all taps after one forward have in common, and no other call ever.
+
+    Torch tells no such number, and the arguments of the next call may lie where those of the last lay. But no
+    tap comes twice in a call.
     """
-    return hash((id(module), id(args)))
+    call = id(module), id(args), *map(id, args)
+    if call != _last.call or id(tap) in _last.taps:
+        _last.call, _last.taps, _last.number = call, (), next(_numbers) + 1
+    _last.taps = *_last.taps, id(tap)
+    return _last.number
 
 
 class Pending:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from hookline.errors import InvalidArgument
@@ -12,11 +13,17 @@ from hookline.errors import InvalidArgument
 HERE = str(Path(__file__).parent.parent)
 
 
-def callers_line() -> str:
-    """`file.py:12` of the nearest caller outside hookline: who attached something."""
+def callers_frame() -> FrameType:
+    """The nearest caller outside hookline."""
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(HERE):
         frame = frame.f_back
+    return frame
+
+
+def callers_line() -> str:
+    """`file.py:12` of the nearest caller outside hookline: who attached something."""
+    frame = callers_frame()
     return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections.abc import Callable
-from contextlib import ExitStack
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from sys import getrefcount
 from types import TracebackType
@@ -18,9 +18,11 @@ from typing import Any
 from hookline.backends import resolve
 from hookline.backends.protocol import Backend, FunctionTap, Label, Needs, Rank, Tap, Wish
 from hookline.backends.tap import GONE
+from hookline.backends.undoing import Undoing
 from hookline.errors import InvalidArgument
 from hookline.hooks.budget import Budget, parse_bytes
 from hookline.hooks.calls import ONE_ARGUMENT, Call, SiteRecord, Store
+from hookline.hooks.entering import Enterable
 from hookline.hooks.handles import all_or_nothing
 from hookline.hooks.keeping import Keeping, facts_of
 from hookline.hooks.operators import Chosen, Ops
@@ -91,10 +93,10 @@ def record(
     recorder = Recorder(backend, tree, places, store, keeping, inputs=inputs, grads=grads, stop=stop)
     if ops is not False:
         recorder.record_ops(model, Chosen(backend, ops))
-    return recorder
+    return recorder.made_by("hookline.record")
 
 
-class Recorder:
+class Recorder(Enterable, Undoing):
     """An open or finished `record` block; entering it gives its Recording."""
 
     def __init__(
@@ -109,12 +111,12 @@ class Recorder:
         grads: bool,
         stop: bool,
     ) -> None:
+        super().__init__()
         self._backend = backend
         self._tree: Tree | None = tree
         self._store = store
         self._keeping = keeping
         self._session = Session()
-        self._attached = ExitStack()
         self._signal = StopForward()
         self.order = itertools.count()
         self.number = self._session.number
@@ -126,17 +128,27 @@ class Recorder:
         self.rank = Rank.STOP if stop else Rank.OBSERVE
         self.sites = [kind(self, place) for place in places]
         self.waiting = {site.record.name for site in self.sites} if stop else None
-        self._entered = False
+        self._entered = self._is_open = False
         self._ops: RecordedOps | None = None
         self._model: Any = None
         self.recording = Recording([site.record for site in self.sites], backend.name)
         self.recording.settle = backend.settled
         store.recording = weakref.ref(self.recording)
 
-    def __enter__(self) -> Recording:
+    def __enter__(self) -> Recording:  # type: ignore[override]
         if self._entered:
             raise InvalidArgument("this record block was used already; call record(...) again.")
         self._entered = True
+        self.is_used()
+        try:
+            self._begin()
+            return self.recording
+        except BaseException:
+            self._is_open = False  # nothing was recorded
+            self.close()
+            raise
+
+    def _begin(self) -> None:
         if self._store.budget is not None:
             self._store.budget.open()
         line = callers_line()
@@ -151,36 +163,38 @@ class Recorder:
             )
         if self.grads:
             placements += [partial(self._hear_parameters, site, line) for site in self.sites]
-        with ExitStack() as undo:
-            if self._keeping is not None:
-                self._keeping.open(facts_of(self._backend, [site.place for site in self.sites]))
-                undo.callback(self._keeping.close)
-            self._attached.enter_context(all_or_nothing(placements))
-            undo.pop_all()
+        # It is left from the last line to the first: the session and the taps, what there is to say, the run.
+        if self._keeping is not None:
+            self.noted(self._keeping.close)
+            self._keeping.open(facts_of(self._backend, [site.place for site in self.sites]))
+        self.push(self._finish)
+        self.push(self._finish)
+        self.callback(all_or_nothing(placements).remove)  # where values arrive later, it is waited for them here
+        self.noted(self._session.close)
         self._session.open()
-        return self.recording
+        self._is_open = True
+        self.entered()
 
-    def __exit__(
+    def _finish(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
-        self._session.close()
-        try:
-            self._attached.close()  # where values arrive later, it is waited for them here
-        finally:
-            self._store.open = False
-            self.recording.settle = None
+        """What is done once, when nothing more is recorded; whether the block was ended by `stop`."""
+        self._store.open = False
+        self.recording.settle = None
         stopped = error is self._signal
-        assert self._tree is not None
-        explain(self, self._tree, self._backend, stopped=stopped, error=error)
-        if self._ops is not None:
-            self._ops.explain()
+        if self._tree is not None and self._is_open:
+            explain(self, self._tree, self._backend, stopped=stopped, error=error)
+            if self._ops is not None:
+                self._ops.explain()
         for site in self.sites:
             site.forget_calls_under_way()
         # A recording outlives its model: what refers to modules goes now.
         self._tree, self._model, self.sites = None, None, []
-        if self._keeping is not None:
-            self._keeping.take(self.recording)
-            self._keeping.close()
+        if self._is_open:
+            self._is_open = False
+            if self._keeping is not None:
+                self._keeping.take(self.recording)
+        self.left()
         return stopped
 
     def record_ops(self, model: Any, chosen: Chosen) -> None:
@@ -237,9 +251,10 @@ class _SiteRecorder(Tap):
         if mine and recorder.number not in mine:
             self.elsewhere += 1
             return
-        if recorder.backward_number() != -1 and recorder.in_recompute():
-            return
         record, store = self.record, self.store
+        if recorder.backward_number() != -1 and recorder.in_recompute(record.has_calls):
+            record.repeats += 1
+            return
         if store.copy is not None and type(output) is recorder.tensor:
             stored = store.copy(output)
         else:
@@ -281,8 +296,10 @@ class _FullSiteRecorder(_SiteRecorder):
             return None
         backend = recorder._backend
         call: Call | None
-        if backend.in_recompute():
-            call, earlier = None, backend.recomputed(self.record.calls) if recorder.grads else None
+        if backend.in_recompute(self.record.has_calls):
+            self.record.repeats += 1
+            begun = sorted(self.record.calls, key=attrgetter("order"))  # a module that calls itself ends otherwise
+            call, earlier = None, backend.recomputed(begun) if recorder.grads else None
             listener = earlier and backend.listener(earlier.take_input_grad, earlier.take_output_grad, None)
         else:
             call, listener = Call(self.record.name, next(recorder.order), self.store), None
@@ -307,7 +324,9 @@ class _FullSiteRecorder(_SiteRecorder):
         if output is GONE or (entry := self.pending.take(kwargs)) is None:
             return None
         call, listener = entry
-        new = listener.leave(output, call_number(module, args), references) if listener is not None else output
+        new = output
+        if listener is not None:
+            new = listener.leave(output, call_number(self, module, args), references)
         if call is not None:
             if listener is not None:
                 tensor = self.recorder.tensor

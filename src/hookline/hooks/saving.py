@@ -11,19 +11,23 @@ import dataclasses
 import json
 import keyword
 from collections import namedtuple
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from hookline.backends import named
 from hookline.branches import Branch, inside
-from hookline.errors import RunError
+from hookline.errors import RunError, printable
 from hookline.hooks.budget import Cell
 from hookline.hooks.calls import MISSING, Call, SiteRecord, loaded
-from hookline.hooks.files import reader_of, write_tensors
+from hookline.hooks.files import UNREADABLE, reader_of, write_tensors
 from hookline.hooks.recording import Recording
 from hookline.trees import Slot
 
 VERSION = 1
+MOST_HEADER = 100_000_000
+"""As long as safetensors allows a header to be."""
+MOST_FIELDS = 1000
 TREES = ("_output", "_input", "_kwargs", "_template_in", "_template_out")
 GRADS = ("_grads_in", "_grads_out")
 
@@ -88,8 +92,8 @@ def _recording(path: Path, *, in_memory: bool) -> Recording:
         recording = Recording(sites, backend)
         for name in header["names"]:
             recording.fire(recording[name])
-    except (LookupError, ValueError, TypeError, AttributeError, RuntimeError, RecursionError) as error:
-        raise RunError(f"{path} is not a recording of hookline, or is damaged: {error}") from error
+    except UNREADABLE as error:
+        raise RunError(f"{path} is not a recording of hookline, or is damaged: {printable(error)}") from error
     return recording
 
 
@@ -97,12 +101,14 @@ def _header(path: Path) -> dict[str, Any]:
     try:
         with path.open("rb") as file:
             size = int.from_bytes(file.read(8), "little")
-            if size > path.stat().st_size:
+            if size > min(path.stat().st_size, MOST_HEADER):
                 raise RunError(f"{path} is not a safetensors file, or is cut off.")
-            header: dict[str, Any] = json.loads(json.loads(file.read(size))["__metadata__"]["hookline"])
-            return header
+            header = json.loads(json.loads(file.read(size))["__metadata__"]["hookline"])
     except OSError as error:
         raise RunError(f"{path} can't be read: {error}") from error
+    if not isinstance(header, dict) or type(header["version"]) is not int:
+        raise ValueError("it has no header of hookline's")
+    return header
 
 
 class _Writer:
@@ -170,9 +176,15 @@ def _tree(saved: Any, tensors: Any) -> Any:
         # These become a class and its fields; what is no plain name is no recording of ours.
         if not isinstance(word, str) or not word.isidentifier() or keyword.iskeyword(word) or "__" in word:
             raise ValueError(f"{word!r} is no name of a class or field")
-    if "namedtuple" in saved:
-        return namedtuple(name, keys)(*items)
-    return dataclasses.make_dataclass(name, keys)(*items)
+    return _plain_class(name, tuple(keys), "namedtuple" in saved)(*items)
+
+
+@lru_cache(maxsize=1000)
+def _plain_class(name: str, keys: tuple[str, ...], is_tuple: bool) -> Any:
+    """A class with these fields and nothing else."""
+    if len(keys) > MOST_FIELDS:
+        raise ValueError(f"{name!r} has {len(keys)} fields")
+    return namedtuple(name, keys) if is_tuple else dataclasses.make_dataclass(name, keys)
 
 
 def _site_to_json(site: SiteRecord, writer: _Writer) -> dict[str, Any]:
@@ -198,6 +210,9 @@ def _call_to_json(call: Call, writer: _Writer) -> dict[str, Any]:
 
 
 def _site_from_json(saved: dict[str, Any], tensors: Any) -> SiteRecord:
+    names = [saved["name"], *saved["aliases"], saved.get("op", ""), saved["why"] or ""]
+    if not all(isinstance(name, str) for name in names):
+        raise ValueError("a site has a name that is no text")
     site = SiteRecord(saved["name"], tuple(saved["aliases"]), None)
     site.why = saved["why"]
     site.op = saved.get("op", "")  # older files have none

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from contextvars import ContextVar
 
 from hookline.backends.changing import changing
+from hookline.backends.undoing import Undoing
 
 
 class _Blocks(list[int]):
@@ -58,30 +58,28 @@ class Session:
     def close(self) -> None:
         """Ends the claim, in whatever context; a second time does nothing."""
         self.is_open = False
-        with changing:
-            for blocks in _everywhere:
-                while self.number in blocks:
-                    blocks.remove(self.number)
+        self._leave()
 
-    @contextmanager
-    def alone(self) -> Iterator[None]:
-        """For this block, events of this context belong to no other session."""
-        before = _opened.get()
+    @changing
+    def _leave(self) -> None:
+        for blocks in _everywhere:
+            while self.number in blocks:
+                blocks.remove(self.number)
+
+    def open_alone(self, undoing: Undoing) -> None:
+        """Until the undoing, events of this context belong to no other session."""
+        undoing.noted(_opened.set, _opened.get())
+        undoing.noted(self.close)
         self._enter(beside=False)
-        try:
-            yield
-        finally:
-            self.close()
-            _opened.set(before)
 
     def sees_this_context(self) -> bool:
         """Whether what happens in the current context belongs to this session."""
         mine = opened()
         return self.is_open and (not mine or self.number in mine)
 
+    @changing
     def _enter(self, *, beside: bool) -> None:
-        with changing:
-            blocks = _Blocks([*_opened.get(), self.number] if beside else [self.number])
-            _everywhere.add(blocks)
-            self.is_open = True
+        blocks = _Blocks([*_opened.get(), self.number] if beside else [self.number])
+        _everywhere.add(blocks)
+        self.is_open = True
         _opened.set(blocks)

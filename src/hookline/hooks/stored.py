@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from hookline.backends import resolve
+from hookline.backends.undoing import Undoing
 from hookline.hooks.placing import needs_callable
 from hookline.hooks.register import register_backward_hook, register_forward_hook
 from hookline.trees import leaves, map_leaves
@@ -17,7 +18,7 @@ from hookline.trees import leaves, map_leaves
 HookFunction = Callable[[Any, Any, Any], Any]
 
 
-class Hook:
+class Hook(Undoing):
     """A hook on module `m` that keeps the last result of `hook_func(m, input, output)` in `stored`.
 
     With `is_forward=False` the function gets the gradients of input and output. They are detached,
@@ -39,6 +40,7 @@ class Hook:
         cpu: bool = False,
         gather: bool = False,
     ) -> None:
+        super().__init__()
         needs_callable("Hook", "hook_func", hook_func, 3)
         self.module = m
         self.hook_func = hook_func
@@ -47,7 +49,8 @@ class Hook:
         self.removed = False
         self._backend = resolve(m)
         register = register_forward_hook if is_forward else register_backward_hook
-        self.hook = register(m, self.hook_fn)
+        self.callback(setattr, self, "removed", True)
+        self.hook = self.enter_context(register(m, self.hook_fn))
 
     def hook_fn(self, module: Any, input: Any, output: Any) -> None:
         """Stores what `hook_func` makes of `module`, `input` and `output`."""
@@ -75,19 +78,11 @@ class Hook:
 
         return map_leaves(prepared, tree, self._backend.tensor)
 
-    def remove(self) -> None:
-        """Takes the hook off the module; a second time does nothing."""
-        self.hook.remove()
-        self.removed = True
-
-    def __enter__(self, *args: Any) -> Hook:
-        return self
-
-    def __exit__(self, *args: Any) -> None:
-        self.remove()
+    remove = Undoing.close
+    """Takes the hook off the module; a second time does nothing."""
 
 
-class Hooks:
+class Hooks(Undoing):
     """A Hook on each module of `ms`; `stored` has the result of each, in order."""
 
     def __init__(
@@ -98,10 +93,11 @@ class Hooks:
         detach: bool = True,
         cpu: bool = False,
     ) -> None:
+        super().__init__()
         self.hooks: list[Hook] = []
         try:
             for m in ms:
-                self.hooks.append(Hook(m, hook_func, is_forward, detach, cpu))
+                self.hooks.append(self.enter_context(Hook(m, hook_func, is_forward, detach, cpu)))
         except BaseException:
             self.remove()
             raise
@@ -111,10 +107,8 @@ class Hooks:
         """What each hook stored last."""
         return [hook.stored for hook in self.hooks]
 
-    def remove(self) -> None:
-        """Takes all hooks off."""
-        for hook in self.hooks:
-            hook.remove()
+    remove = Undoing.close
+    """Takes all hooks off."""
 
     def __getitem__(self, index: int) -> Hook:
         return self.hooks[index]
@@ -124,12 +118,6 @@ class Hooks:
 
     def __iter__(self) -> Iterator[Hook]:
         return iter(self.hooks)
-
-    def __enter__(self, *args: Any) -> Hooks:
-        return self
-
-    def __exit__(self, *args: Any) -> None:
-        self.remove()
 
 
 def hook_output(module: Any, detach: bool = True, cpu: bool = False, grad: bool = False) -> Hook:

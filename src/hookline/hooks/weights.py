@@ -11,11 +11,10 @@ these notes, so that it can be done again.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
-from contextlib import ContextDecorator
 from typing import Any, Protocol
 
+from hookline.backends.changing import Alone
 from hookline.backends.protocol import HeldWeight
 from hookline.errors import InvalidArgument, Unsupported
 from hookline.hooks.session import Session, opened
@@ -23,18 +22,8 @@ from hookline.hooks.session import Session, opened
 _stacks: list[Stack] = []
 
 
-class _Alone(ContextDecorator):
-    """Around a function: one thread at a time runs it. No function of a user is called in there.
-
-    As a decorator, since an interrupt can come between the last line of a `with` and its end, where it would leave
-    the lock locked for ever; here there is no line.
-    """
-
-    _lock = threading.RLock()
-    __enter__, __exit__ = _lock.__enter__, _lock.__exit__
-
-
-_alone = _Alone()
+_alone = Alone()
+"""No function of a user is called in there."""
 
 
 class Layer(Protocol):
@@ -109,15 +98,17 @@ class Block:
         self._begun = False
         self._line = ""
 
-    @_alone
     def begin(self) -> None:
+        """From now on `leave` is to be called before it is entered again."""
+        self._begun = True
+
+    def refuse_twice(self) -> None:
         """InvalidArgument where it was entered and not left."""
         if self._begun:
             raise InvalidArgument(
                 "this block of edits is open already, and leaving it once would end both. "
                 "Make one for each `with`: hookline.edit(model, ...)."
             )
-        self._begun = True
 
     def enter(self, line: str) -> None:
         """Has all its edits in force. Where it raises, `leave` is to be called."""

@@ -9,11 +9,12 @@ from __future__ import annotations
 from typing import Any, Self
 
 from hookline.errors import InvalidArgument
+from hookline.hooks.entering import Enterable
 from hookline.integrations.watcher import Watcher
 from hookline.optional import need
 
 
-class WatchCallback(Watcher):
+class WatchCallback(Enterable, Watcher):
     """`with WatchCallback(every=10).attach(accelerator, model) as w:` watches what the block trains.
 
     Takes the options of `hookline.watch`; `rows()` has what was seen.
@@ -27,11 +28,12 @@ class WatchCallback(Watcher):
     def attach(self, accelerator: Any, model: Any) -> Self:
         """This callback, to be used in a `with` statement; `model` as it was prepared, or as it was before."""
         self._attached = accelerator, model
-        return self
+        return self.made_by("WatchCallback().attach")
 
     def __enter__(self) -> Self:
         if self._attached is None:
             raise InvalidArgument("nothing is attached: `with WatchCallback().attach(accelerator, model):`.")
         accelerator, model = self._attached
+        self.is_used()
         self.open(accelerator.unwrap_model(model), scaler=getattr(accelerator, "scaler", None))
         return self

@@ -8,11 +8,13 @@ calls it, so that a subclass works in both.
 from __future__ import annotations
 
 import re
+import weakref
 from collections.abc import Callable, Iterable
-from types import TracebackType
-from typing import Any, Self
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Self
 
 from hookline.backends import resolve
+from hookline.backends.undoing import Undoing
 from hookline.errors import InvalidArgument
 from hookline.hooks.stored import Hooks
 from hookline.integrations.guard import Guard
@@ -74,6 +76,7 @@ class HookCallback:
                 "in a subclass."
             )
         self._guard: Guard | None = None
+        self._block = Undoing()
 
     def hook(self, m: Any, i: Any, o: Any) -> Any:
         """What to keep of a call of module `m` with input `i` and output `o`, or of their gradients."""
@@ -110,7 +113,16 @@ class HookCallback:
     def _register(self) -> None:
         self._remove()
         cpu = self.cpu and not self._reduces
-        self.hooks = Hooks(self.modules or [], self.hook, self.is_forward, self.detach, cpu)
+        self.hooks = Hooks(self.modules or [], self._hook(), self.is_forward, self.detach, cpu)
+
+    def _hook(self) -> Callable[[Any, Any, Any], Any]:
+        """A function that calls `hook` and does not hold this callback, which holds the hooks."""
+        held = weakref.ref(self)
+
+        def hook(m: Any, i: Any, o: Any) -> Any:
+            return None if (callback := held()) is None else callback.hook(m, i, o)
+
+        return hook
 
     def _remove(self) -> None:
         if self.hooks is not None:
@@ -130,15 +142,24 @@ class HookCallback:
                 "or `Learner(..., cbs=callback)` in fastai."
             )
         try:
+            self._block.push(self._leave)
+            self._block.push(self._leave)
             self.learn.begin()
+            return self
         except BaseException:
+            self._block.pop_all()
+            self.learn.stop()
             self._remove()
             raise
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    if TYPE_CHECKING:
+
+        def __exit__(self, *error: Any) -> None: ...
+
+    else:  # the stack's own: no line of ours that an interrupt could cut short comes before it
+        __exit__ = property(attrgetter("_block.__exit__"))
+
+    def _leave(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         self.learn.end(failed=error is not None)
         if error is not None:
             self._remove()
@@ -185,7 +206,7 @@ class HookCallback:
 
     def __getstate__(self) -> dict[str, Any]:
         # A copy, or a Learner that is exported, has neither live hooks nor a guard.
-        return vars(self) | {"hooks": None, "_guard": None}
+        return vars(self) | {"hooks": None, "_guard": None, "_block": Undoing()}
 
     def __repr__(self) -> str:
         return type(self).__name__

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -22,25 +23,37 @@ class Loop:
         self.model = model
         self.train_iter = 0
         self._backend = resolve(model)
-        self._callback = callback
+        self._held = weakref.ref(callback)  # which has this loop: no cycle is left of it
         self._clock: set[int] | None = None
         self._undo: Callable[[], None] | None = None
+        self._is_over = False
+
+    def _callback(self, event: str) -> None:
+        if (callback := self._held()) is not None:
+            callback(event)
 
     def begin(self) -> None:
         """The fit begins, and its first batch."""
-        self.train_iter = 0
+        self.train_iter, self._is_over = 0, False
         self._callback("before_fit")
         self._undo = self._backend.hear_steps(self.model, lambda held: None, self._stepped)
         self._callback("before_batch")
 
     def end(self, *, failed: bool) -> None:
-        """The fit is over."""
+        """The fit is over; a second time does what the first was kept from."""
+        if self._is_over:
+            return
+        self.stop()
+        self._callback("after_fit")
+        self._is_over = True
+        if not self.train_iter and not failed:
+            warnings.warn("no optimizer of this model has stepped, so that no batch was counted", stacklevel=3)
+
+    def stop(self) -> None:
+        """No step is heard any more."""
         if self._undo is not None:
             self._undo()
             self._undo = None
-        self._callback("after_fit")
-        if not self.train_iter and not failed:
-            warnings.warn("no optimizer of this model has stepped, so that no batch was counted", stacklevel=3)
 
     def _stepped(self, held: set[int]) -> None:
         self._clock = self._clock or held

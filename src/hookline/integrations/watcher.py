@@ -10,7 +10,9 @@ from typing import Any, Self
 
 from hookline.integrations.guard import Guard
 from hookline.schedule import Schedule
-from hookline.watching.watch import Watch, watch
+from hookline.sinks.protocol import sinks_of
+from hookline.watching.block import Watch
+from hookline.watching.watch import watch
 
 Row = dict[str, Any]
 
@@ -26,6 +28,9 @@ class Watcher:
 
     def __init__(self, where: Any = "**", *, every: int | Schedule = 1, **options: Any) -> None:
         super().__init__()
+        if "to" in options:
+            # Sinks of this callback's own: a second training of it goes on in the run of the first.
+            options["to"] = sinks_of(options["to"], resume=options.pop("resume", False))
         self.where, self.every, self.options = where, every, options
         self.watch = None
         self._guards: list[Guard] = []

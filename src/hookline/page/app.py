@@ -55,7 +55,7 @@ class Pages:
         )
 
     async def _runs(self, request: Request) -> Response:
-        return JSONResponse({"runs": await run_in_threadpool(self.shelf.overview)})
+        return JSONResponse(await run_in_threadpool(self._list))
 
     async def _run(self, request: Request) -> Response:
         def answer() -> dict[str, Any]:
@@ -69,7 +69,7 @@ class Pages:
 
             def answer() -> dict[str, Any]:
                 run = self.shelf.run(_name(question.get("run")))
-                if not run.series:
+                if not run.series:  # its numbers are asked for by a page that another server sent
                     run.catch_up(FIRST_READ)
                 return ask(run, question)
 
@@ -99,7 +99,7 @@ class Pages:
                 if news != told:
                     yield f"data: {json.dumps(news)}\n\n"
                     told, quiet = news, 0.0
-                    if any(one.get("progress", 1) < 1 for one in news):
+                    if runs and any(one.get("progress", 1) < 1 for one in news):
                         pause = BREATH
                 elif quiet > 15:  # tells apart a quiet run from a server that is gone
                     yield ": still here\n\n"
@@ -109,9 +109,13 @@ class Pages:
         finally:
             self._streams -= 1
 
-    def _news(self, runs: list[OpenRun]) -> list[dict[str, Any]]:
+    def _list(self) -> dict[str, Any]:
+        """The runs, and the folder where it is waited for."""
+        return {"runs": self.shelf.overview(), "waiting": None if self.shelf.is_there else str(self.shelf.folder)}
+
+    def _news(self, runs: list[OpenRun]) -> Any:
         if not runs:
-            return self.shelf.overview()
+            return self._list()
         try:
             return [_news_of(run) for run in runs]
         except HooklineError as error:
@@ -123,9 +127,9 @@ def _news_of(run: OpenRun) -> dict[str, Any]:
     return {
         "name": run.name,
         "revision": run.revision,
-        "looked": run.looked,
+        "looked": run.health().revision,
         "series": len(run.series),
-        "progress": round(progress, 3),
+        "progress": progress,
         "state": {name: value for name, value in run.state().items() if name != "written"},
     }
 

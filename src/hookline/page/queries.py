@@ -10,7 +10,7 @@ import numpy as np
 from hookline.errors import InvalidArgument
 from hookline.lines import bins
 from hookline.page.columns import STATS
-from hookline.page.reading import OpenRun
+from hookline.page.reading import Health, OpenRun
 from hookline.page.shrink import axis, marked, onto
 from hookline.plots.colorful import folded
 
@@ -20,8 +20,8 @@ MOST_IMAGES = 24
 MOST_COLUMNS = 400
 MOST_TEXT = 200
 LARGEST_STEP = 2**53
-QUICKLY = 1000
-"""Series whose health is found while an answer is waited for."""
+PATIENCE = 0.25
+"""Seconds for which the health of layers is waited for; most runs are looked at by then, and the others go on."""
 QUANTILES = (0.01, 0.25, 0.5, 0.75, 0.99)
 SHARE_LOW = 1e-4
 """The share of values at which colour begins; the scale from there to 1 is logarithmic."""
@@ -35,22 +35,30 @@ def describe(run: OpenRun, seconds: float = float("inf")) -> dict[str, Any]:
     with run.lock:  # who is told a revision must get all of it, or would wait for ever
         progress = run.catch_up(seconds)
         revision = run.revision
-    steps = run.steps
-    # Of half a run it would be wrong, and of a huge one it is not waited for: the stream tells when it is there.
-    looked, health = run.findings(wait=len(run.series) <= QUICKLY) if progress == 1 else (-1, {})
-    extra = {name for number in range(min(len(run.series), 64)) for name in run.columns(number).stats}
+    health = run.health(PATIENCE)
     return {
         "name": run.name,
         "meta": {name: value for name, value in run.meta.items() if name != "sites"},
         "state": run.state(),
         "modules": [list(module) for module in run.modules()],
         "series": [list(series) for series in run.series],
-        "stats": [*(name for name in STATS if name != "count"), *sorted(extra - set(STATS)), "count"],
-        "steps": steps,
-        "health": {site: [list(one) for one in found] for site, found in health.items()},
+        "stats": [*(name for name in STATS if name != "count"), *run.names(), "count"],
+        "steps": run.steps,
         "revision": revision,
-        "looked": looked,
         "progress": progress,
+        **told(health),
+    }
+
+
+def told(health: Health) -> dict[str, Any]:
+    """Health as JSON: {"health", "looked", "until", "no_health"}; `health` is None where it is not known (yet)."""
+    known = health.revision >= 0 and health.error is None
+    findings = {site: [list(one) for one in found] for site, found in health.findings.items()}
+    return {
+        "health": findings if known else None,
+        "looked": health.revision,
+        "until": health.until,
+        "no_health": health.error,
     }
 
 
@@ -112,13 +120,19 @@ def _image(run: OpenRun, number: int, columns: int) -> dict[str, Any] | None:
 
 
 def at(run: OpenRun, ask: dict[str, Any], most: int = MOST_SERIES) -> dict[str, Any]:
-    """The statistics and quantiles of series at a step, or at the last one before it that they have."""
+    """The statistics and quantiles of series at a step, or at the last one before it that they have.
+
+    With `finite`, that is the last one with a finite value, if there is any.
+    """
     numbers = _series(run, ask, most)
     step = _whole(ask, "step", -1, LARGEST_STEP, default=LARGEST_STEP)
     wanted: dict[int, int] = {}
     for number in numbers:
-        steps = run.columns(number).steps
+        steps, stats = run.columns(number)
         place = int(np.searchsorted(steps, step, side="right")) - 1
+        if ask.get("finite") is True:
+            finite = np.flatnonzero((stats["nan"] + stats["inf"] < stats["count"])[: place + 1])
+            place = int(finite[-1]) if len(finite) else place
         if place >= 0:
             wanted[number] = int(steps[place])
     rows = run.rows_at(wanted)

@@ -47,9 +47,8 @@ def report(run: Run | str | Path, path: str | Path, *, progress: Progress | None
     tell = progress or (lambda share: None)
     opened = OpenRun(folder, folder.resolve().name)
     try:
-        while (read := opened.catch_up(0.5)) < 1:
-            tell(0.4 * read)
-        opened.findings()
+        opened.catch_up()
+        opened.look(lambda share: tell(0.4 * share))
         data = json.dumps(_everything(opened, tell), separators=(",", ":")).encode()
     finally:
         opened.close()

@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from hookline.errors import RunError
+from hookline.page.columns import Held
 from hookline.page.reading import FILES, SILENT, OpenRun, facts, state_of
 from hookline.sinks.database import Reader
+from hookline.sinks.opening import run_files
 
 DEEPEST = 4
 MOST_RUNS = 1000
@@ -21,18 +23,24 @@ MOST_OPEN = 6
 
 
 class Shelf:
-    """The runs in a folder and below it; the folder may be a run itself.
+    """The runs in a folder and below it; the folder may be a run itself, and may come later.
 
     A name is never made into a path: it is looked up among the runs that were found, so that no name
     leads out of the folder.
     """
 
     def __init__(self, folder: str | Path) -> None:
-        self.folder = Path(folder)
-        if not self.folder.is_dir():
-            raise RunError(f"there is no folder {self.folder}: one with runs in it is wanted, or a run.")
+        self.folder = Path(folder).absolute()
+        if self.folder.exists() and not self.is_there:
+            raise RunError(f"{self.folder} is a file: a folder with runs in it is wanted, or a run.")
+        self._glances: dict[Path, tuple[Any, dict[str, Any]]] = {}
         self._open: OrderedDict[str, OpenRun] = OrderedDict()
         self._lock = threading.Lock()
+        self._held = Held()
+
+    @property
+    def is_there(self) -> bool:
+        return self.folder.is_dir()
 
     def names(self) -> dict[str, Path]:
         """{name: folder} of every run, at most DEEPEST levels down and MOST_RUNS of them."""
@@ -54,7 +62,7 @@ class Shelf:
                 path = self.names().get(name)
                 if path is None:
                     raise RunError("there is no run of that name in the folder.")
-                self._open[name] = OpenRun(path, name)
+                self._open[name] = OpenRun(path, name, self._held)
             self._open.move_to_end(name)
             while len(self._open) > MOST_OPEN:
                 self._open.popitem(last=False)[1].close()
@@ -62,8 +70,29 @@ class Shelf:
 
     def overview(self) -> list[dict[str, Any]]:
         """What is told of each run in a list, the latest first; one that can't be read has an `error` instead."""
-        found = [_glance(name, path) for name, path in self.names().items()]
+        names = self.names()
+        self._glances = {path: kept for path, kept in self._glances.items() if path in names.values()}
+        found = [self._glance(name, path) for name, path in names.items()]
         return sorted(filter(None, found), key=lambda one: one.get("started") or "", reverse=True)
+
+    def _glance(self, name: str, path: Path) -> dict[str, Any] | None:
+        """None for a run that is just being made. Files are opened only when they have changed."""
+        parts = sorted(part for ending in ("", "-wal") for part in path.glob(FILES + ending))
+        stats = [part.lstat() for part in parts]
+        if not stats:
+            return None
+        key = [(part.name, stat.st_size, stat.st_mtime_ns) for part, stat in zip(parts, stats, strict=True)]
+        known, facts_of = self._glances.get(path, (None, {}))
+        if known != key:
+            facts_of = _seen(path)
+            self._glances[path] = key, facts_of
+        if facts_of.get("empty") and time.time() - min(stat.st_mtime for stat in stats) < SILENT:
+            return None
+        if "error" in facts_of:
+            return {"name": name, **facts_of}
+        told = {field: value for field, value in facts_of.items() if field != "meta"}
+        size = sum(stat.st_size for stat in stats)
+        return {"name": name, **told, "bytes": size, **state_of(facts_of["meta"], path)}
 
     def close(self) -> None:
         with self._lock:
@@ -71,29 +100,28 @@ class Shelf:
                 self._open.popitem()[1].close()
 
 
-def _glance(name: str, path: Path) -> dict[str, Any] | None:
-    """None for a run that is just being made."""
-    files = sorted(path.glob(FILES))
-    made = files[0].stat()
-    if not made.st_size and time.time() - made.st_mtime < SILENT:
-        return None
+def _seen(path: Path) -> dict[str, Any]:
+    """What the files of a run tell of it in a list, or why they can't be read."""
     try:
+        files = run_files(path)
+        if not files:
+            return {"error": f"there is no run in {path}: its files are empty.", "empty": True}
         meta = facts(files)
         last = max(_last_step(file) for file in files)
     except RunError as error:
-        return {"name": name, "error": str(error)}
-    size = sum(part.stat().st_size for part in path.glob("rank*.sqlite*"))
+        return {"error": str(error)}
     return {
-        "name": name,
         "model": meta.get("model"),
         "modules": len(meta.get("sites", [])),
         "last": None if last < 0 else last,
-        "bytes": size,
         "processes": len(files),
-        **state_of(meta, path),
+        "meta": meta,
     }
 
 
 def _last_step(file: Path) -> int:
-    with closing(Reader(file)) as reader:
-        return reader.last_frame()[1]
+    try:
+        with closing(Reader(file)) as reader:
+            return reader.last_frame()[1]
+    except RunError:  # one of many files: the page tells of it
+        return -1

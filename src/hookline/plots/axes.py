@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hookline.errors import InvalidArgument
+from hookline.errors import InvalidArgument, NoSuchSite, near
 from hookline.globs import matcher
 from hookline.optional import need
 from hookline.sites import label_of
@@ -38,12 +38,34 @@ def chosen(rows: list[Row], site: str | None, kind: str, *, mode: str = "train")
         found = {name: [row for row in some if row["mode"] == mode] for name, some in found.items()}
     if not any(found.values()):
         kinds = sorted({row["kind"] for row in rows})
+        if rows and matches is not None and not any(matches(row["site"]) for row in rows):
+            missing = NoSuchSite(site, dict.fromkeys(row["site"] for row in rows))
+            raise InvalidArgument(f"there is nothing to plot: {missing}")
         raise InvalidArgument(
             f"there is nothing to plot: no {kind!r} rows"
             + (f" of sites {site!r}" if site else "")
-            + f"; the kinds there are: {', '.join(kinds) or 'none, nothing was recorded'}."
+            + f".{near(kind, kinds)} The kinds there are: {', '.join(kinds) or 'none, nothing was recorded'}."
         )
     return {name: sorted(some, key=lambda row: row["step"]) for name, some in found.items() if some}
+
+
+def check_stat(lines: dict[str, list[Row]], stat: str) -> None:
+    """InvalidArgument where no row has a number of that name."""
+    rows = [row for some in lines.values() for row in some]
+    if not any(isinstance(row.get(stat), (int, float)) for row in rows):
+        known = sorted({name for row in rows for name, value in row.items() if isinstance(value, (int, float))})
+        raise InvalidArgument(f"the rows have no {stat!r}.{near(stat, known)} They have {', '.join(known)}.")
+
+
+def at_step(lines: dict[str, list[Row]], step: int | None) -> tuple[int, dict[str, Row]]:
+    """The step, the last one if none is given, and the row of each site there; InvalidArgument without one."""
+    steps = sorted({row["step"] for some in lines.values() for row in some})
+    step = steps[-1] if step is None else step
+    if step not in steps:
+        raise InvalidArgument(
+            f"there are no rows of step {step!r}; there are steps from {steps[0]} to {steps[-1]}."
+        )
+    return step, {name: row for name, some in lines.items() for row in some if row["step"] == step}
 
 
 def colors(count: int) -> Any:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hookline.errors import InvalidArgument
-from hookline.plots.axes import Row, chosen, colors, name_lines, new_axes
+from hookline.plots.axes import Row, check_stat, chosen, colors, name_lines, new_axes
 
 LOGARITHMIC = ("std", "l2", "absmax", "ratio")
 
@@ -15,9 +14,7 @@ def curves(
 ) -> Any:
     """The Axes with a curve of `stat` for each site that the glob `site` matches."""
     lines = chosen(rows, site, kind)
-    if not any(stat in row for some in lines.values() for row in some):
-        known = sorted(next(iter(lines.values()))[0])
-        raise InvalidArgument(f"the rows have no {stat!r}; they have {', '.join(known)}.")
+    check_stat(lines, stat)
     ax = new_axes(ax)
     marker = "o" if max(len(some) for some in lines.values()) == 1 else ""
     for color, (name, some) in zip(colors(len(lines)), lines.items(), strict=True):

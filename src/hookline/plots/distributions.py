@@ -8,7 +8,7 @@ import numpy as np
 
 from hookline.errors import InvalidArgument
 from hookline.lines import bins
-from hookline.plots.axes import Row, chosen, new_axes, short_names
+from hookline.plots.axes import Row, at_step, chosen, new_axes, short_names
 
 READABLE = 40
 
@@ -21,9 +21,8 @@ def distributions(
     The scale is logarithmic on both sides of zero. It is the last step, if none is given.
     """
     lines = chosen(rows, site, kind)
-    step = max(row["step"] for some in lines.values() for row in some) if step is None else step
-    boxes = {name: row for name, some in lines.items() for row in some if row["step"] == step}
-    if not boxes or any(row["hist"] is None for row in boxes.values()):
+    step, boxes = at_step(lines, step)
+    if any(row["hist"] is None for row in boxes.values()):
         raise InvalidArgument(f"there are no histograms of {kind!r} at step {step}; watch with histogram=True.")
     ax = new_axes(ax, figsize=(max(6, min(16, 1.5 + 0.25 * len(boxes))), 4.5))
     drawn = [_box(row) for row in boxes.values()]

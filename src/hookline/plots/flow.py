@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hookline.plots.axes import Row, chosen, new_axes, short_names
+from hookline.plots.axes import Row, at_step, check_stat, chosen, new_axes, short_names
 
 READABLE = 40
 """Beyond this many bars only every few have a name."""
@@ -23,14 +23,14 @@ def gradient_flow(
     A site without gradient, or with NaN or Inf in it, has a red mark at the foot of its bar.
     """
     lines = chosen(rows, site, kind)
-    step = max(row["step"] for some in lines.values() for row in some) if step is None else step
-    bars = {name: row for name, some in lines.items() for row in some if row["step"] == step}
+    check_stat(lines, stat)
+    step, bars = at_step(lines, step)
     ax = new_axes(ax, figsize=(max(6, min(16, 1.5 + 0.25 * len(bars))), 4.5))
-    heights = [row[stat] for row in bars.values()]
+    heights = [row.get(stat, float("nan")) for row in bars.values()]
     ax.bar(range(len(bars)), heights, color="#3b6ea5", width=0.8)
     if any(height > 0 for height in heights):
         ax.set_yscale("log")
-    bad = [number for number, row in enumerate(bars.values()) if not row[stat] or row["nan"] or row["inf"]]
+    bad = [number for number, row in enumerate(bars.values()) if not row.get(stat) or row["nan"] or row["inf"]]
     if bad:
         foot = ax.get_ylim()[0]
         ax.plot(bad, [foot] * len(bad), "v", color="#c0392b", clip_on=False, label="zero, NaN or Inf")

@@ -21,15 +21,27 @@ ROWS = 10_000
 Progress = Callable[[float], None]
 
 
-def pieces(run: Run, progress: Progress | None = None) -> Iterator[list[Row]]:
-    """All rows, ordered by step, some steps at a time; `progress` is told the share that is done."""
+def pieces(
+    run: Run,
+    progress: Progress | None = None,
+    *,
+    read: Callable[[tuple[int, int]], Any] | None = None,
+    most: int | None = None,
+    count: Callable[[Any], int] = len,
+) -> Iterator[Any]:
+    """All rows, ordered by step, some steps at a time; `progress` is told the share that is done.
+
+    `read` gets the rows from one step to another, `count` tells how many it got; about `most` are in a piece.
+    """
+    read = read or (lambda steps: run.rows(steps=steps))
+    most = ROWS if most is None else most
     steps = run.steps
     at, size = 0, 1
     while at < len(steps):
         some = steps[at : at + size]
-        rows = run.rows(steps=(some[0], some[-1]))
+        rows = read((some[0], some[-1]))
         at += size
-        size = max(1, min(ROWS * len(some) // max(len(rows), 1), 4 * size))
+        size = max(1, min(most * len(some) // max(count(rows), 1), 4 * size))
         yield rows
         if progress is not None:
             progress(min(at / len(steps), 1.0))

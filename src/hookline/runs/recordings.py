@@ -9,6 +9,7 @@ from typing import overload
 from hookline.hooks.recording import Recording
 from hookline.hooks.saving import open_recording
 from hookline.sinks.database import Kept
+from hookline.sinks.opening import check_plain
 
 
 class Recordings(Sequence[Recording]):
@@ -45,7 +46,9 @@ class Recordings(Sequence[Recording]):
     def __getitem__(self, index: int | slice) -> Recording | Recordings:
         if isinstance(index, slice):
             return Recordings(self._folder, self._kept[index])
-        return open_recording(self._folder / Path(self._kept[index].file).name)
+        path = self._folder / Path(self._kept[index].file).name
+        check_plain(path)
+        return open_recording(path)
 
     def __repr__(self) -> str:
         return f"<{len(self)} recordings in {str(self._folder)!r}>"

@@ -2,39 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from hookline.errors import RunError
-from hookline.globs import matcher
+from hookline.errors import InvalidArgument, RunError
+from hookline.hooks.budget import parse_bytes
 from hookline.optional import need
+from hookline.runs.arrays import TABLE, Columns, joined, with_histograms
+from hookline.runs.asking import Chosen, bounds, check_stat, chosen_series, within
 from hookline.runs.export import export, pieces
 from hookline.runs.recordings import Recordings
 from hookline.sinks.columns import arrow_table, polars_frame
 from hookline.sinks.database import Reader
 from hookline.sinks.frames import Row
+from hookline.sinks.opening import run_files
 
-TABLE = ("site", "kind", "step", "call", "rank", "mode")
+TOLD = 3
+"""So many damages are told in one warning; `Run.damage` has all."""
+ROW_BYTES, HISTOGRAM_BYTES = 200, 1000
+"""About so much a row takes in a table, and its histogram."""
 
 
 def open_run(path: str | Path) -> Run:
     """The Run in a folder that `watch(..., to=folder)` wrote or is writing; RunError where there is none."""
     path = Path(path)
-    # An empty file is one that a process is about to make.
-    files = sorted(file for file in path.glob("rank*-*.sqlite") if file.stat().st_size) if path.is_dir() else []
+    files = run_files(path)
     if not files:
         raise RunError(f"there is no run in {path}: a folder with a file rank*.sqlite is wanted.")
-    return Run(path, [Reader(file) for file in files])
+    readers: list[Reader] = []
+    errors: list[RunError] = []
+    for file in files:
+        try:
+            readers.append(Reader(file))
+        except RunError as error:  # of one process of many: the others' rows are there
+            errors.append(error)
+    if not readers:
+        raise errors[0]
+    run = Run(path, readers, [str(error) for error in errors])
+    run._tell_damage()
+    return run
 
 
 class Run:
     """A stored run; every reading sees what has been written by then."""
 
-    def __init__(self, path: Path, readers: list[Reader]) -> None:
+    def __init__(self, path: Path, readers: list[Reader], unreadable: Sequence[str] = ()) -> None:
         self.path = path
         self._readers = readers
+        self._unreadable = list(unreadable)
+        self._told: set[str] = set()
+
+    @property
+    def damage(self) -> list[str]:
+        """What of the run could not be read so far, a sentence each: files, frames with their steps, facts.
+
+        It is left out of every answer, and told by a warning when it is met.
+        """
+        return [*self._unreadable, *(told for reader in self._readers for told in reader.damage)]
 
     @property
     def meta(self) -> dict[str, Any]:
@@ -46,12 +73,16 @@ class Run:
     @property
     def sites(self) -> list[str]:
         """The names of all sites, in the order in which they first came."""
-        return list(dict.fromkeys(one["site"] for reader in self._readers for one in reader.series().values()))
+        found = dict.fromkeys(one["site"] for reader in self._readers for one in reader.series().values())
+        self._tell_damage()
+        return list(found)
 
     @property
     def steps(self) -> list[int]:
         """Every step that has a row."""
-        return sorted({step for reader in self._readers for step in reader.steps()})
+        found = sorted({step for reader in self._readers for step in reader.steps()})
+        self._tell_damage()
+        return found
 
     def rows(
         self,
@@ -62,21 +93,19 @@ class Run:
     ) -> list[Row]:
         """The rows of a site (a name or glob), a kind, and steps from one to another, ordered by step.
 
-        With `stat`, each row has that statistic only. A step that was written twice is there twice.
+        With `stat`, each row has that statistic only. Of a step that was written twice, what was written last
+        counts. A site that the run has not is a NoSuchSite; a kind or statistic that it has not, an
+        InvalidArgument. A row is a dict of ten kilobytes with its histogram: `columns` has a thousand in the
+        place of one.
         """
-        first, last = _bounds(steps)
-        matches = None if site is None else matcher(site)
+        first, last = bounds(steps)
         rows: list[Row] = []
-        for reader in self._readers:
-            series = {
-                number: one
-                for number, one in reader.series().items()
-                if (matches is None or matches(one["site"])) and (kind is None or one["kind"] == kind)
-            }
+        for reader, series in self._chosen(site, kind, [] if stat is None else [stat]):
             rank = reader.meta.get("rank", 0)
             for number, row in reader.rows(set(series), first, last):
                 one = series[number]
                 rows.append({**one, "step": row.pop("step"), "rank": rank, **row})
+        self._tell_damage()
         rows.sort(key=lambda row: row["step"])
         if isinstance(steps, range):
             rows = [row for row in rows if row["step"] in steps]
@@ -84,15 +113,70 @@ class Run:
             rows = [{name: row[name] for name in (*TABLE, stat) if name in row} for row in rows]
         return rows
 
+    def columns(
+        self,
+        site: str | None = None,
+        kind: str | None = None,
+        stat: str | Sequence[str] | None = None,
+        steps: tuple[int | None, int | None] | range | None = None,
+        *,
+        histograms: bool = False,
+    ) -> Columns:
+        """The same as arrays, {name: array}, one place for each row, ordered by step.
+
+        A million rows take 150 MB, and 50 MB with one statistic (`stat`, a name or several). With `histograms`
+        also `hist_bins` and `hist_counts`, the bins that are not empty and their counts, row after row; those of
+        row n are from `hist_starts[n]` to `hist_starts[n + 1]`, and `hist_lengths[n]` is -1 where it has none.
+        """
+        first, last = bounds(steps)
+        stats = None if stat is None else [stat] if isinstance(stat, str) else list(stat)
+        chosen = self._chosen(site, kind, stats or [])
+        parts = (
+            (series, reader.meta.get("rank", 0), *part)
+            for reader, series in chosen
+            for part in reader.parts(set(series), first, last, hists=histograms)
+        )
+        found = within(joined(parts, stats, histograms), steps)
+        self._tell_damage()
+        return found
+
+    def chunks(self, rows: int = 100_000, *, histograms: bool = False) -> Iterator[Columns]:
+        """All rows as `columns` has them, some steps at a time, about so many rows each."""
+        if type(rows) is not int or rows < 1:
+            raise InvalidArgument(f"rows={rows!r}: a whole number of rows above 0 is wanted.")
+        return pieces(
+            self, read=lambda steps: self.columns(steps=steps, histograms=histograms), most=rows, count=_length
+        )
+
+    def count(self) -> int:
+        """How many rows there are."""
+        return sum(reader.count() for reader in self._readers)
+
+    def table_bytes(self, *, histograms: bool = False) -> int:
+        """About how much memory `to_pandas` takes."""
+        more = 8 * len(self.more())
+        return self.count() * (ROW_BYTES + more + HISTOGRAM_BYTES * histograms)
+
     @property
     def recordings(self) -> Recordings:
         """What `record(..., to=run)` kept: recordings whose tensors are read when they are looked at."""
         kept = [one for reader in self._readers for one in reader.recordings()]
+        self._tell_damage()
         return Recordings(self.path, sorted(kept, key=lambda one: one.made))
 
-    def to_pandas(self) -> Any:
-        """All rows as a pandas DataFrame."""
-        return need("pandas").DataFrame(self.rows())
+    def to_pandas(self, *, histograms: bool = False, limit: int | str = "8GB") -> Any:
+        """All rows as a pandas DataFrame; InvalidArgument where it would take more memory than `limit`.
+
+        `table_bytes` tells how much it takes. With `histograms`, each row has `hist_bins`, the bins that are not
+        empty, and `hist_counts`. `chunks` has runs of any size, piece by piece.
+        """
+        pandas, needed, most = need("pandas"), self.table_bytes(histograms=histograms), parse_bytes(limit)
+        if needed > most:
+            raise InvalidArgument(
+                f"a table of {self.count():,} rows takes about {needed / 1e9:.1f} GB, and limit={limit!r}. "
+                "Raise it, ask for one site (run.columns(site, kind, stat)), or go by pieces (run.chunks())."
+            )
+        return pandas.DataFrame(with_histograms(self.columns(histograms=histograms)))
 
     def to_polars(self) -> Any:
         """All rows as a polars DataFrame; histograms as in `to_arrow`."""
@@ -121,7 +205,29 @@ class Run:
 
     def more(self) -> dict[str, bool]:
         """What rows have besides the columns that all have: {name: whether it is a number}."""
-        return {name: number for reader in self._readers for name, number in reader.more().items()}
+        found: dict[str, bool] = {}
+        for reader in self._readers:
+            for name, is_number in reader.more().items():
+                found[name] = found.get(name, True) and is_number
+        return found
+
+    def _chosen(self, site: str | None, kind: str | None, stats: list[str]) -> list[Chosen]:
+        """The series that are meant, for each file; an error where there is nothing of that name."""
+        there = [(reader, reader.series()) for reader in self._readers]
+        modules = [name for reader in self._readers for name, _ in reader.meta.get("sites", [])]
+        found = chosen_series(there, site, kind, modules)
+        for stat in stats:
+            check_stat(stat, self.more)
+        return found
+
+    def _tell_damage(self) -> None:
+        """Warns of what was found to be damaged since the last time."""
+        new = [told for told in self.damage if told not in self._told]
+        self._told.update(new)
+        if new:
+            more = f" And {len(new) - TOLD} more: see run.damage." if len(new) > TOLD else ""
+            text = f"a part of the run can't be read, the rest is. {' '.join(new[:TOLD])}{more}"
+            warnings.warn(text, stacklevel=3)
 
     def close(self) -> None:
         """Closes the files."""
@@ -138,10 +244,5 @@ class Run:
         return f"<run {str(self.path)!r}, {len(self._readers)} files>"
 
 
-def _bounds(steps: Any) -> tuple[int | None, int | None]:
-    if steps is None:
-        return None, None
-    if isinstance(steps, range):
-        return (min(steps), max(steps)) if len(steps) else (1, 0)
-    first, last = steps
-    return first, last
+def _length(columns: Columns) -> int:
+    return len(columns["step"])

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import queue
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
+from hookline.errors import RunError
 from hookline.sinks.frames import Row
 
 QUEUE = 64
@@ -15,10 +18,11 @@ FULL = ("wait", "drop")
 
 
 class Background:
-    """Calls `write(rows)` in a thread of its own, after so many seconds or rows, whichever is first.
+    """Calls `write(rows)` in a thread of its own, so many seconds after the first row came, or with so many rows.
 
     When it can't keep up, `put` waits (`full="wait"`) or leaves rows out and counts them (`full="drop"`,
-    see `dropped`). What `write` raises is kept in `error`; nothing is written after it.
+    see `dropped`). What `write` raises is kept in `error`; nothing is written after it. A forked process has no
+    such thread: `put` raises RunError there.
 
     >>> written = []
     >>> background = Background(written.extend, seconds=60, rows=1000)
@@ -34,39 +38,57 @@ class Background:
         self.error: Exception | None = None
         self._write, self._seconds, self._rows = write, seconds, rows
         self._waits = full == "wait"
-        self._queue: queue.Queue[list[Row] | None] = queue.Queue(QUEUE)
+        self._process = os.getpid()
+        self._queue: queue.Queue[tuple[list[Row], bool] | None] = queue.Queue(QUEUE)
         self._thread = threading.Thread(target=self._work, name="hookline-sink", daemon=True)
         self._thread.start()
 
-    def put(self, rows: list[Row]) -> None:
-        """Hands rows to the thread."""
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether its thread is that of another process, from which this one was forked."""
+        return os.getpid() != self._process
+
+    def put(self, rows: list[Row], *, at_once: bool = False) -> None:
+        """Hands rows to the thread; `at_once`: nothing comes after them for a while, so they need not wait."""
+        if self.is_elsewhere:
+            raise RunError(
+                "this process was forked while a run was written, which goes on in the process that began it. "
+                "For a run of this process, begin another watch here"
+            )
         try:
-            self._queue.put(rows, block=self._waits)
+            self._queue.put((rows, at_once), block=self._waits)
         except queue.Full:
             self.dropped += len(rows)
 
     def close(self) -> None:
         """Returns when all is written that was put, or has failed."""
-        if self._thread.is_alive():
-            self._queue.put(None)
-            self._thread.join()
+        if self.is_elsewhere or not self._thread.is_alive():
+            return
+        if self._thread is threading.current_thread():  # the collector found the sink's owner dead, here
+            with suppress(queue.Full):
+                self._queue.put_nowait(None)
+            return
+        self._queue.put(None)
+        self._thread.join()
 
     def _work(self) -> None:
         waiting: list[Row] = []
-        last = time.monotonic()
+        due = 0.0
         more = True
         while more:
             try:
-                got = self._queue.get(timeout=self._seconds)
-                more = got is not None
-                waiting += got or []
+                got = self._queue.get(timeout=max(due - time.monotonic(), 0.0) if waiting else None)
             except queue.Empty:
-                pass
-            due = time.monotonic() - last >= self._seconds or len(waiting) >= self._rows or not more
-            if waiting and due and self.error is None:
-                try:
-                    self._write(waiting)
-                except Exception as error:  # told in the training thread, by the sink
-                    self.error = error
-            if due:
-                waiting, last = [], time.monotonic()
+                at_once = True
+            else:
+                more = got is not None
+                rows, at_once = got or ([], True)
+                due = due if waiting else time.monotonic() + self._seconds
+                waiting += rows
+            if waiting and (at_once or len(waiting) >= self._rows or time.monotonic() >= due):
+                if self.error is None:
+                    try:
+                        self._write(waiting)
+                    except Exception as error:  # told in the training thread, by the sink
+                        self.error = error
+                waiting = []

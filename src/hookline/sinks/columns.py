@@ -17,7 +17,7 @@ HISTOGRAM = ("hist_bins", "hist_counts")
 
 
 def more_of(rows: Iterable[Row]) -> dict[str, bool]:
-    """What rows have besides: {name: whether it is a number}. What is none is kept as JSON.
+    """What rows have besides: {name: whether it is a number in each}. What is none is kept as JSON.
 
     >>> more_of([{"site": "fc", "p99": 3.0}, {"channels": {"mean": [1.0]}}])
     {'p99': True, 'channels': False}
@@ -26,7 +26,7 @@ def more_of(rows: Iterable[Row]) -> dict[str, bool]:
     for row in rows:
         for name, value in row.items():
             if name not in FIXED and name != "ratio" and value is not None:
-                found.setdefault(name, isinstance(value, (int, float)))
+                found[name] = found.get(name, True) and isinstance(value, (int, float))
     return found
 
 

@@ -2,12 +2,18 @@
 
 A block is plain memory, column after column: an archive of arrays (npz) takes longer to open than to read.
 What a row has beyond the fixed columns (a ratio, statistics of users, channels) is kept as it is.
+
+Blocks come from files, which may be damaged or lie: every number in them is checked before it is used, and what is
+wrong is told by `Damaged`.
 """
 
 from __future__ import annotations
 
 import io
 import json
+import math
+import struct
+import zipfile
 import zlib
 from typing import Any, NamedTuple
 
@@ -20,16 +26,34 @@ FLOATS = ("mean", "std", "min", "max", "absmax", "l2", "near_zero")
 IDENTITY = ("site", "kind", "call", "mode")
 FIXED = {*COUNTS, *FLOATS, *IDENTITY, "step", "rank", "hist"}
 NUMBERS = ("series", "step", *COUNTS)
+FORMAT_1 = (*NUMBERS, *FLOATS, "extra", "hist", "hist_start", "hist_length", "hist_size")
+MOST_BINS = 4096
 INTEGER, FLOAT, BIN = np.dtype("<i8"), np.dtype("<f8"), np.dtype("<u2")
+MOST_BYTES = 128 << 20
+"""So large a block may be when it is unpacked; the writer makes blocks of a few megabytes."""
+LARGEST = 2**53
+"""Steps and other whole numbers up to this are exact in every program."""
 NPZ = b"PK\x03\x04"
 """How a block of format 1 begins; others begin with the number of their rows, which is never 67,324,752."""
 
 
+SEAL = struct.Struct("<4sI")
+MARK = b"HLF3"
+
+
+class Damaged(ValueError):
+    """Bytes that are not what was written."""
+
+
 class Block(NamedTuple):
-    """Rows as bytes: their statistics, and their histograms (None where no row has one)."""
+    """Rows as bytes: their statistics, and their histograms (None where no row has one).
+
+    `size` is how many bytes they are unpacked, where they were just packed.
+    """
 
     stats: bytes
     hists: bytes | None = None
+    size: int = 0
 
 
 class Histograms(NamedTuple):
@@ -51,58 +75,156 @@ def pack(rows: list[Row], series: list[int]) -> Block:
     integers = [series, [row["step"] for row in rows], *([row.get(name, 0) for row in rows] for name in COUNTS)]
     floats = [[row.get(name, np.nan) for row in rows] for name in FLOATS]
     extra = [{name: value for name, value in row.items() if name not in FIXED} for row in rows]
-    stats = _zipped(
+    stats = _joined(
         np.asarray([len(rows)], INTEGER),
         np.asarray(integers, INTEGER),
         np.asarray(floats, FLOAT),
         json.dumps(extra).encode() if any(extra) else b"",
     )
-    return Block(stats, _packed_histograms([row.get("hist") for row in rows]))
+    hists = _packed_histograms([row.get("hist") for row in rows])
+    size = len(stats) + len(hists or b"")
+    return Block(zlib.compress(stats, 1), None if hists is None else zlib.compress(hists, 1), size)
 
 
 def unpack(block: Block) -> list[tuple[int, Row]]:
     """The rows of a block, each with the number of its series."""
     columns, extra = unpack_columns(block.stats)
-    hists = _dense(unpack_histograms(block))
-    plain = {name: columns[name].tolist() for name in ("step", *COUNTS, *FLOATS)}
+    return rows_of(columns, extra, unpack_histograms(block))
+
+
+def rows_of(
+    columns: dict[str, Any], extra: list[Row], hists: Histograms, wanted: Any = None
+) -> list[tuple[int, Row]]:
+    """The rows of these columns, each with the number of its series; `wanted`: at which places only."""
+    places = range(len(extra)) if wanted is None else wanted
+    dense = _dense(hists, places)
+    chosen = slice(None) if wanted is None else wanted
+    plain = {name: columns[name][chosen].tolist() for name in ("step", *COUNTS, *FLOATS)}
     return [
-        (number, {**{name: values[at] for name, values in plain.items()}, "hist": hists[at], **extra[at]})
-        for at, number in enumerate(columns["series"].tolist())
+        (number, {**{name: values[at] for name, values in plain.items()}, "hist": dense[at], **extra[place]})
+        for at, (place, number) in enumerate(zip(places, columns["series"][chosen].tolist(), strict=True))
     ]
 
 
 def unpack_columns(stats: bytes) -> tuple[dict[str, Any], list[Row]]:
     """The statistics of a block as arrays, by name, and what else each row has."""
-    data = zlib.decompress(stats)
+    data = _unzipped(stats)
     if data.startswith(NPZ):
         columns = _format_1(data)
-        return columns, json.loads(columns["extra"].tobytes())
-    (count,) = np.frombuffer(data, INTEGER, 1).tolist()
+        count = len(columns["series"])
+        if any(columns[name].shape != (count,) for name in (*NUMBERS, *FLOATS)):
+            raise Damaged("its columns have different lengths")
+        return columns, _extra(columns["extra"].tobytes(), count)
+    (count,) = _integers(data, 1, 0).tolist()
+    integers = _integers(data, count * len(NUMBERS), 8).reshape(len(NUMBERS), count)
     at = 8 * (1 + count * len(NUMBERS))
-    integers = np.frombuffer(data, INTEGER, count * len(NUMBERS), 8).reshape(len(NUMBERS), count)
-    floats = np.frombuffer(data, FLOAT, count * len(FLOATS), at).reshape(len(FLOATS), count)
-    text = data[at + 8 * count * len(FLOATS) :]
+    floats = _numbers(data, FLOAT, count * len(FLOATS), at).reshape(len(FLOATS), count)
     columns = {**dict(zip(NUMBERS, integers, strict=True)), **dict(zip(FLOATS, floats, strict=True))}
-    return columns, json.loads(text) if text else [{}] * count
+    return columns, _extra(data[at + 8 * count * len(FLOATS) :], count)
 
 
 def unpack_histograms(block: Block) -> Histograms:
     """The histograms of a block."""
-    data = zlib.decompress(block.stats if block.hists is None else block.hists)
+    data = _unzipped(block.stats if block.hists is None else block.hists)
     if block.hists is not None:
-        rows, entries, size = np.frombuffer(data, INTEGER, 3).tolist()
-        lengths = np.frombuffer(data, INTEGER, rows, 24)
-        counts = np.frombuffer(data, INTEGER, entries, 24 + 8 * rows)
-        bins = np.frombuffer(data, BIN, entries, 24 + 8 * (rows + entries))
-        return Histograms(lengths, bins, counts, size)
+        rows, entries, size = _integers(data, 3, 0).tolist()
+        lengths = _integers(data, rows, 24)
+        counts = _integers(data, entries, 24 + 8 * rows)
+        bins = _numbers(data, BIN, entries, 24 + 8 * (rows + entries))
+        return _checked(Histograms(lengths, bins, counts, size))
     if not data.startswith(NPZ):
-        (rows,) = np.frombuffer(data, INTEGER, 1).tolist()
+        (rows,) = _integers(data, 1, 0).tolist()
+        if not 0 <= rows <= len(data):
+            raise Damaged(f"it announces {rows} rows")
         return Histograms(np.full(rows, -1), np.empty(0, INTEGER), np.empty(0, INTEGER), 0)
     stored = _format_1(data)
     starts, lengths = stored["hist_start"], stored["hist_length"]
+    if starts.shape != lengths.shape or stored["hist_size"].shape != (1,) or (lengths < 0).any():
+        raise Damaged("its histograms have different lengths")
+    if int(lengths.sum()) != stored["hist"].size:
+        raise Damaged("its histograms are cut off")
     within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
     bins = within + np.repeat(starts, lengths)
-    return Histograms(np.where(starts < 0, -1, lengths), bins, stored["hist"], int(stored["hist_size"][0]))
+    return _checked(
+        Histograms(np.where(starts < 0, -1, lengths), bins, stored["hist"], int(stored["hist_size"][0]))
+    )
+
+
+def seal(data: bytes, key: str) -> bytes:
+    """Bytes with a checksum, which also tells whether they stand where they were put (`key`).
+
+    >>> unseal(seal(b"abc", "1 stats"), "1 stats")
+    b'abc'
+    """
+    return SEAL.pack(MARK, zlib.crc32(data, zlib.crc32(key.encode()))) + data
+
+
+def unseal(sealed: bytes, key: str) -> bytes:
+    """What was sealed; Damaged where it is something else."""
+    if len(sealed) < SEAL.size:
+        raise Damaged("it is cut off")
+    mark, crc = SEAL.unpack_from(sealed)
+    data = sealed[SEAL.size :]
+    if mark != MARK or crc != zlib.crc32(data, zlib.crc32(key.encode())):
+        raise Damaged("its checksum does not agree")
+    return data
+
+
+def _checked(hists: Histograms) -> Histograms:
+    """Histograms whose numbers fit together."""
+    lengths, which, counts, size = hists
+    if not 0 < size <= MOST_BINS:
+        raise Damaged(f"it announces histograms of {size} bins")
+    if (lengths < -1).any() or (lengths > size).any() or int(np.maximum(lengths, 0).sum()) != len(counts):
+        raise Damaged("its histograms are cut off")
+    if len(which) and (int(which.max()) >= size or int(which.min()) < 0 or int(counts.min()) < 0):
+        raise Damaged("its histograms have bins that there are not")
+    return hists
+
+
+def _extra(text: bytes, count: int) -> list[Row]:
+    """What each row has besides, from JSON."""
+    if not text:
+        return [{}] * count
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise Damaged(f"what its rows have besides is no JSON: {error}") from error
+    if not isinstance(found, list) or len(found) != count:
+        raise Damaged("what its rows have besides is not one entry for each")
+    for row in found:
+        if not isinstance(row, dict) or not FIXED.isdisjoint(row):
+            raise Damaged("what its rows have besides has names of their own columns")
+        if any(isinstance(value, int) and abs(value) > LARGEST for value in row.values()):
+            raise Damaged("its rows have numbers that are too large")
+        if not isinstance(row.get("ratio", 0.0), (int, float, type(None))):
+            raise Damaged("a ratio of its rows is no number")
+    return found
+
+
+def _unzipped(data: bytes) -> bytes:
+    """The bytes that were compressed, at most MOST_BYTES of them."""
+    unpacking = zlib.decompressobj()
+    try:
+        found = unpacking.decompress(data, MOST_BYTES + 1)
+    except zlib.error as error:
+        raise Damaged(str(error)) from error
+    if len(found) > MOST_BYTES:
+        raise Damaged(f"it is larger than {MOST_BYTES >> 20} MB")
+    if not unpacking.eof or unpacking.unused_data:
+        raise Damaged("it is cut off, or longer than it was")
+    return found
+
+
+def _integers(data: bytes, count: int, at: int) -> Any:
+    return _numbers(data, INTEGER, count, at)
+
+
+def _numbers(data: bytes, dtype: np.dtype[Any], count: int, at: int) -> Any:
+    """So many numbers from a place on, which have to be there."""
+    if not 0 <= count <= (len(data) - at) // dtype.itemsize:
+        raise Damaged(f"it announces {count} numbers where there is no room for them")
+    return np.frombuffer(data, dtype, count, at)
 
 
 def _packed_histograms(hists: list[Any]) -> bytes | None:
@@ -113,7 +235,7 @@ def _packed_histograms(hists: list[Any]) -> bytes | None:
     sizes = iter([len(some) for some in used])
     lengths = [-1 if hist is None else next(sizes) for hist in hists]
     counts = [hist[some] for hist, some in zip(there, used, strict=True)]
-    return _zipped(
+    return _joined(
         np.asarray([len(hists), sum(map(len, used)), len(there[0])], INTEGER),
         np.asarray(lengths, INTEGER),
         np.concatenate(counts).astype(INTEGER),
@@ -121,28 +243,52 @@ def _packed_histograms(hists: list[Any]) -> bytes | None:
     )
 
 
-def _dense(hists: Histograms) -> list[Any]:
-    """One array of counts for each row, or None."""
+def _dense(hists: Histograms, places: Any) -> list[Any]:
+    """One array of counts for each of these rows, or None."""
+    ends = np.cumsum(np.maximum(hists.lengths, 0))
     found: list[Any] = []
-    at = 0
-    for length in hists.lengths.tolist():
-        if length < 0:
+    for place in places:
+        if hists.lengths[place] < 0:
             found.append(None)
             continue
+        mine = slice(ends[place] - hists.lengths[place], ends[place])
         hist = np.zeros(hists.size, np.int64)
-        hist[hists.bins[at : at + length]] = hists.counts[at : at + length]
-        at += length
+        hist[hists.bins[mine]] = hists.counts[mine]
         found.append(hist)
     return found
 
 
-def _zipped(*arrays: Any) -> bytes:
-    return zlib.compress(
-        b"".join(array.tobytes() if isinstance(array, np.ndarray) else array for array in arrays), 1
-    )
+def _joined(*arrays: Any) -> bytes:
+    return b"".join(array.tobytes() if isinstance(array, np.ndarray) else array for array in arrays)
 
 
 def _format_1(data: bytes) -> dict[str, Any]:
     """The columns of a block of format 1: an npz archive, histograms included, each as a stretch of bins."""
-    with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
-        return {name: arrays[name] for name in arrays.files}
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            if sum(one.file_size for one in archive.infolist()) > MOST_BYTES:
+                raise Damaged(f"it is larger than {MOST_BYTES >> 20} MB")
+            return {name: _format_1_array(archive.read(f"{name}.npy")) for name in FORMAT_1}
+    except (
+        zipfile.BadZipFile,
+        zlib.error,
+        KeyError,
+        EOFError,
+        NotImplementedError,
+        RuntimeError,
+        OSError,
+    ) as error:
+        raise Damaged(f"it is no archive of arrays: {error}") from error
+
+
+def _format_1_array(data: bytes) -> Any:
+    """One array of numbers, in numpy's own file format."""
+    file = io.BytesIO(data)
+    try:
+        np.lib.format.read_magic(file)
+        shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError) as error:
+        raise Damaged(f"it has an array that can't be read: {error}") from error
+    if dtype.kind not in "iuf" or len(shape) != 1 or math.prod(shape) * dtype.itemsize != len(data) - file.tell():
+        raise Damaged("it has an array of another length than announced")
+    return np.frombuffer(data, dtype, math.prod(shape), file.tell())

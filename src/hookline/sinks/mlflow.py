@@ -13,6 +13,7 @@ from hookline.errors import RunError
 from hookline.optional import need
 from hookline.sinks.background import Background
 from hookline.sinks.frames import Row
+from hookline.sinks.leaving import no_longer, uncaught, until_exit
 from hookline.sinks.tags import scalars
 
 BATCH = 1000
@@ -56,6 +57,7 @@ class MLflow:
             if name != "sites":
                 self._client.set_tag(self.run_id, f"hookline.{name}", value)
         self._background = Background(self._send, seconds=SECONDS, rows=ROWS)
+        until_exit(self)
 
     def write(self, rows: list[Row]) -> None:
         """Hands the rows to the thread that sends them; RunError once that has failed."""
@@ -70,10 +72,14 @@ class MLflow:
         background, self._background = self._background, None
         if background is None:
             return
+        no_longer(self)
         background.close()
         if self._own:
-            self._client.set_terminated(self.run_id, "FAILED" if sys.exc_info()[0] else "FINISHED")
+            failed = sys.exc_info()[1] or uncaught()
+            self._client.set_terminated(self.run_id, "FAILED" if failed else "FINISHED")
         self._tell(background.error)
+
+    at_exit = close
 
     def _send(self, rows: list[Row]) -> None:
         metric, now = self._mlflow.entities.Metric, int(time.time() * 1000)

@@ -15,6 +15,7 @@ from hookline.optional import need
 from hookline.sinks.background import Background
 from hookline.sinks.columns import arrow_table
 from hookline.sinks.frames import Row
+from hookline.sinks.leaving import no_longer, until_exit
 
 SECONDS = 10.0
 ROWS = 20_000
@@ -48,6 +49,7 @@ class Parquet:
         except (OSError, ValueError, ImportError) as error:
             raise RunError(f"a run can't be kept at {self.url}: {error}") from error
         self._background = Background(self._write, seconds=self._seconds, rows=self._rows)
+        until_exit(self)
 
     def write(self, rows: list[Row]) -> None:
         """Hands the rows to the thread that writes parts; RunError once that has failed."""
@@ -62,7 +64,10 @@ class Parquet:
         background, self._background = self._background, None
         if background is not None:
             background.close()
+            no_longer(self)
             self._tell(background.error)
+
+    at_exit = close
 
     def _write(self, rows: list[Row]) -> None:
         out = io.BytesIO()

@@ -15,7 +15,8 @@ class Sink(Protocol):
     """Where rows go besides memory: anything with `write` and `close`.
 
     One that has `open(meta)` is told facts of the run before the first row; what can't work should raise
-    there, before training begins.
+    there, before training begins. One with `revises = True` may get a step early and again, from any thread, by
+    `write(rows, at_once=True)`; what comes last counts.
     """
 
     def write(self, rows: list[Row]) -> None:
@@ -25,20 +26,25 @@ class Sink(Protocol):
         """There is nothing more to come."""
 
 
-def sinks_of(to: Any) -> list[Sink]:
+def sinks_of(to: Any, *, resume: bool = False) -> list[Sink]:
     """The sinks that `to` names, one or a list: a folder, a URL, or an object; InvalidArgument for what is none.
+
+    With `resume`, a run that is in the folder goes on.
 
     >>> [type(sink).__name__ for sink in sinks_of(["runs/a", "s3://bucket/runs/a"])]
     ['RunStore', 'Parquet']
     """
-    return [_sink_of(one) for one in (to if isinstance(to, (list, tuple)) else [to])]
+    found = [_sink_of(one, resume) for one in (to if isinstance(to, (list, tuple)) else [to])]
+    if resume and not any(isinstance(sink, RunStore) for sink in found):
+        raise InvalidArgument("resume=True needs a folder with a run that can go on: watch(..., to=folder).")
+    return found
 
 
-def _sink_of(one: Any) -> Sink:
+def _sink_of(one: Any, resume: bool) -> Sink:
     if isinstance(one, str) and "://" in one:
         return Parquet(one)
     if isinstance(one, (str, Path)):
-        return RunStore(one)
+        return RunStore(one, resume=resume)
     if not hasattr(one, "write") or not hasattr(one, "close"):
         raise InvalidArgument(
             f"to={one!r} is no sink: a folder, a URL, one of hookline.sinks, or an object with write(rows) and "

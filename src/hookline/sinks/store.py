@@ -10,119 +10,137 @@ import os
 import platform
 import sqlite3
 import sys
+import warnings
 from contextlib import suppress
-from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from hookline.errors import InvalidArgument, RunError
 from hookline.sinks.background import FULL, Background
-from hookline.sinks.database import Kept, Writer
+from hookline.sinks.clock import now
 from hookline.sinks.frames import Row
+from hookline.sinks.leaving import no_longer, uncaught, until_exit
+from hookline.sinks.places import launch, numbered, resolved
+from hookline.sinks.runfile import RunFile, again, opened
 from hookline.version import __version__
 
 FLUSH_SECONDS = 1.0
 FLUSH_ROWS = 4000
-_OF_RECORDINGS: dict[tuple[int, Path], Path] = {}
-"""(process, folder) -> the file to which `record(..., to=folder)` has written there."""
 
 
 class RunStore:
     """A sink that writes rows to the folder `path`; `open_run` reads them, also meanwhile.
 
-    When the disk can't keep up, training waits (`full="wait"`) or rows are left out and counted
-    (`full="drop"`, see `dropped`).
+    A folder holds one run. One that is there is refused, or goes on after its last step with `resume=True`; a `*`
+    in the folder's name becomes the next number that is free. When the disk can't keep up, training waits
+    (`full="wait"`) or rows are left out and counted (`full="drop"`, see `dropped`).
     """
 
-    def __init__(self, path: str | Path, *, full: str = "wait") -> None:
+    revises = True
+    """A step may come twice, and counts as it came last."""
+    _is_open = False
+
+    def __init__(self, path: str | Path, *, full: str = "wait", resume: bool = False) -> None:
         if full not in FULL:
             raise InvalidArgument(f"full={full!r}: 'wait' or 'drop' is wanted.")
-        self.path = Path(path)
+        self.path = resolved(path)
         self.dropped = 0
-        self._full = full
-        self._file = Path()
-        self._writer: Writer | None = None
+        self.first_step = 0
+        """The step that a run begins with; where one is resumed, the first that it does not have."""
+        self._full, self._resume = full, resume
+        self._file: RunFile | None = None
+        self._notes_end = True
         self._background: Background | None = None
 
     def open(self, meta: dict[str, Any] | None = None) -> None:
-        """Makes the file and begins to write; RunError where the folder can't be used."""
-        meta = meta or {}
-        self._writer = self._new_file({**_facts(), "versions": _versions(meta.get("package")), **meta})
-        self._background = Background(self._writer.write, seconds=FLUSH_SECONDS, rows=FLUSH_ROWS, full=self._full)
+        """Makes the file, or takes the one that is there, and begins to write; RunError where that can't be."""
+        meta = {**_facts(), "versions": _versions((meta or {}).get("package")), **(meta or {})}
+        try:
+            if self._file is not None and self._file.path.exists() and not self._file.is_elsewhere:
+                again(self._file, meta)
+            else:
+                if "*" in self.path.name and (meta["rank"] or int(os.environ.get("WORLD_SIZE", 1)) > 1):
+                    raise InvalidArgument(
+                        f"{str(self.path)!r}: processes that train together need one name, no *."
+                    )
+                self.path = numbered(self.path, again=self._resume)
+                self._file = opened(self.path, meta, resume=self._resume)
+        except (OSError, sqlite3.Error) as error:
+            raise RunError(f"a run can't be kept in {self.path}: {error}") from error
+        self.first_step = self._file.first_step
+        self._notes_end = meta.get("by") != "record" or self._file.meta.get("by") == "record"
+        self._is_open = True
+        until_exit(self)
 
-    def write(self, rows: list[Row]) -> None:
+    def write(self, rows: list[Row], *, at_once: bool = False) -> None:
         """Hands the rows of a step to the writing thread; RunError once that has failed."""
+        file = self._opened()
         if self._background is None:
-            self.open()
-        assert self._background is not None
+            seconds, most = FLUSH_SECONDS, FLUSH_ROWS
+            self._background = Background(file.write, seconds=seconds, rows=most, full=self._full)
         self._tell(self._background.error)
-        self._background.put(rows)
-        self.dropped = self._background.dropped
+        try:
+            self._background.put(rows, at_once=at_once)
+        finally:
+            self.dropped = self._background.dropped
+        self._note()
 
     def keep(self, recording: Any, step: int | None = None) -> None:
         """Writes the tensors of a Recording to a file of their own, and notes it once that is whole."""
-        if self._writer is None:
-            self.open()
-        assert self._writer is not None
+        file = self._opened()
+        if file.is_elsewhere:
+            raise RunError("this process was forked from the one that writes the run.")
         try:
-            file = f"{self._file.stem}.{self._writer.recordings():05d}.safetensors"
-            recording.save(self.path / file)
-            self._writer.add_recording(Kept(file, step, _now("milliseconds"), recording.names))
+            file.keep(recording, step)
         except sqlite3.Error as error:
             self._tell(error)
+        self._note()
 
     def close(self) -> None:
         """Writes what is left, notes how the run ended, and closes the file; RunError if that failed."""
-        writer, background = self._writer, self._background
-        if writer is None or background is None:
+        file, background = self._file, self._background
+        if file is None or not self._is_open:
             return
-        self._writer = self._background = None
-        background.close()
-        self.dropped, error = background.dropped, background.error
+        self._is_open, self._background = False, None
+        no_longer(self)
+        error: Exception | None = None
+        if background is not None:
+            background.close()
+            self.dropped, error = background.dropped, background.error
+        facts = {"ended": now(), "dropped": self.dropped, **_how_it_ended(sys.exc_info()[1] or uncaught())}
         try:
-            if error is None:
-                writer.meta({"ended": _now(), "dropped": self.dropped, **_how_it_ended()})
-        except sqlite3.Error as failed:
+            file.leave(facts if error is None and self._notes_end else {})
+        except (sqlite3.Error, OSError) as failed:
             error = failed
-        finally:
-            writer.close()
+        self._note()
         self._tell(error)
+
+    at_exit = close
+
+    def __del__(self) -> None:
+        if self._is_open:
+            with suppress(Exception):  # nobody is there to be told
+                self.close()
+
+    def _opened(self) -> RunFile:
+        if not self._is_open:
+            self.open()
+        assert self._file is not None
+        return self._file
+
+    def _note(self) -> None:
+        """Tells what happened to the file, once."""
+        assert self._file is not None
+        notice, self._file.notice = self._file.notice, ""
+        if notice:
+            self.path = self._file.path.parent
+            warnings.warn(notice, stacklevel=3)
 
     def _tell(self, error: Exception | None) -> None:
         """Raises what went wrong in the writing thread."""
         if error is not None:
             raise RunError(f"{self.path}: {error}. What was written before is still there.") from error
-
-    def _new_file(self, meta: dict[str, Any]) -> Writer:
-        """A file of this process's own: nobody else writes to it, whatever the name of the run.
-
-        Recordings that one process makes one after the other share a file.
-        """
-        key = (os.getpid(), self.path.absolute())
-        again = _OF_RECORDINGS.get(key) if meta.get("by") == "record" else None
-        try:
-            if again is not None and again.exists():
-                self._file = again
-                return Writer(again, meta, new=False)
-            self.path.mkdir(parents=True, exist_ok=True)
-            self._file = self._taken(meta["rank"])
-            if meta.get("by") == "record":
-                _OF_RECORDINGS[key] = self._file
-            return Writer(self._file, meta)
-        except (OSError, sqlite3.Error) as error:
-            raise RunError(f"a run can't be kept in {self.path}: {error}") from error
-
-    def _taken(self, rank: int) -> Path:
-        """A name that no other process has, and that none will get."""
-        for number in range(10_000):
-            file = self.path / f"rank{rank}-{number:04d}.sqlite"
-            try:
-                os.close(os.open(file, os.O_CREAT | os.O_EXCL))
-            except FileExistsError:
-                continue
-            return file
-        raise RunError(f"{self.path} has 10,000 files of rank {rank} already.")
 
 
 def _facts() -> dict[str, Any]:
@@ -132,8 +150,9 @@ def _facts() -> dict[str, Any]:
         "python": platform.python_version(),
         "command": sys.argv,
         "process": os.getpid(),
-        "started": _now(),
+        "started": now(),
         "rank": int(os.environ.get("RANK", 0)),
+        "launch": launch(),
     }
 
 
@@ -146,15 +165,10 @@ def _versions(package: str | None) -> dict[str, str]:
     return found
 
 
-def _how_it_ended() -> dict[str, str]:
-    """Normally, or by what is being raised at the moment."""
-    error = sys.exc_info()[1]
-    if error is None:
+def _how_it_ended(error: BaseException | None) -> dict[str, str]:
+    """Normally, or by what was raised."""
+    if error is None or (isinstance(error, SystemExit) and not error.code):
         return {"end": "normally"}
     if isinstance(error, KeyboardInterrupt):
         return {"end": "interrupted"}
     return {"end": "by an exception", "error": f"{type(error).__name__}: {error}"}
-
-
-def _now(timespec: str = "seconds") -> str:
-    return datetime.now(UTC).isoformat(timespec=timespec)

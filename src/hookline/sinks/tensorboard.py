@@ -10,6 +10,7 @@ from typing import Any
 from hookline.optional import need
 from hookline.sinks.buckets import buckets
 from hookline.sinks.frames import Row
+from hookline.sinks.leaving import no_longer, until_exit
 from hookline.sinks.tags import by_step, scalars, tag
 
 FLUSH_SECONDS = 5
@@ -22,7 +23,10 @@ class TensorBoard:
     """
 
     def __init__(self, folder: str | Path, *, stats: Sequence[str] | None = None, histograms: bool = True) -> None:
-        self._folder, self._stats, self._histograms = str(folder), stats, histograms
+        self._folder = str(folder)
+        if "://" not in self._folder:  # a folder of this machine, wherever the process works later
+            self._folder = str(Path(folder).expanduser().absolute())
+        self._stats, self._histograms = stats, histograms
         self._writer: Any = None
         self._events: Any = None
 
@@ -32,6 +36,7 @@ class TensorBoard:
         self._events = need("tensorboard.compat.proto.event_pb2", what=what)
         files = need("tensorboard.summary.writer.event_file_writer", what=what)
         self._writer = files.EventFileWriter(self._folder, flush_secs=FLUSH_SECONDS)
+        until_exit(self)
 
     def write(self, rows: list[Row]) -> None:
         """One event for each step, with everything that was seen in it."""
@@ -62,3 +67,6 @@ class TensorBoard:
         if self._writer is not None:
             self._writer.close()
             self._writer = None
+            no_longer(self)
+
+    at_exit = close

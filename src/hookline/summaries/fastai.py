@@ -5,10 +5,13 @@ Unlike fastai's they leave the model in the modes it had, and the random generat
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from hookline.backends import resolve
+from hookline.backends.protocol import Backend
+from hookline.backends.undoing import Undoing, tidied
 from hookline.errors import InvalidArgument
 from hookline.hooks.stored import Hooks, hook_outputs
 from hookline.trees import leaves, map_leaves
@@ -24,8 +27,7 @@ def dummy_eval(m: Any, size: tuple[int, ...] = (64, 64)) -> Any:
     torch.Size([1, 8, 10, 12])
     """
     backend = resolve(m)
-    with backend.evaluating(m):
-        return m(backend.random_input(m, (1, _channels(m), *size)))
+    return _evaluated(backend, m, [backend.random_input(m, (1, _channels(m), *size))])
 
 
 def _channels(m: Any) -> int:
@@ -48,9 +50,7 @@ def model_sizes(m: Any, size: tuple[int, ...] = (64, 64)) -> list[list[int]]:
     [[1, 16, 64, 64], [1, 32, 32, 32]]
     """
     parts = m if hasattr(m, "__iter__") else m.children()
-    with hook_outputs(parts) as hooks:
-        dummy_eval(m, size)
-    return [_shape(stored) for stored in hooks.stored]
+    return [_shape(stored) for stored in _stored_by(hook_outputs, parts, run=partial(dummy_eval, m, size))]
 
 
 def num_features_model(m: Any) -> int:
@@ -107,9 +107,21 @@ def layer_info(learn: Any, *xb: Any, same: bool = False) -> list[tuple[Any, ...]
         return (*info, _keeps_shape(inputs, output)) if same else info
 
     first = map_leaves(lambda tensor: tensor[:1], xb, backend.tensor)
-    with Hooks(_leaves(model), told) as hooks, backend.evaluating(model):
-        model(*first)
-    return [info for info in hooks.stored if info is not None]
+    stored = _stored_by(Hooks, _leaves(model), told, run=partial(_evaluated, backend, model, first))
+    return [info for info in stored if info is not None]
+
+
+@tidied
+def _stored_by(undoing: Undoing, kind: Callable[..., Hooks], *args: Any, run: Callable[[], Any]) -> list[Any]:
+    """What hooks of that kind have stored once `run` has run; they are off the model again."""
+    hooks = undoing.enter_context(kind(*args))
+    run()
+    return hooks.stored
+
+
+def _evaluated(backend: Backend, model: Any, args: Any) -> Any:
+    with backend.evaluating(model):
+        return model(*args)
 
 
 def _keeps_shape(inputs: tuple[Any, ...], output: Any) -> bool:

@@ -33,36 +33,46 @@ def is_shape(value: Any) -> bool:
 
 def prepare(backend: Backend, model: Any, inputs: tuple[Any, ...], kwargs: dict[str, Any], dtype: Any) -> Inputs:
     """The arguments that `inputs` and `kwargs` mean; `dtype` is for shapes, one for all or one for each."""
-    # A list with one dtype for each shape is taken from the front, shape by shape.
-    one_each = isinstance(dtype, (list, tuple))
-    dtypes = list(dtype) if one_each else []
-    found = False
+    reader = _Reader(backend, model, dtype)
+    args = [reader.read(value) for value in inputs]
+    named = {name: reader.read(value) for name, value in kwargs.items()}
+    if reader.dtypes:
+        raise InvalidArgument(f"dtype={dtype!r} has {len(reader.dtypes)} entries more than there are shapes.")
+    forward, _ = backend.forward_of(model)
+    if len(args) == 1 and isinstance(args[0], Mapping) and _are_keywords(forward, args[0]):
+        return Inputs((), {**args[0], **named}, reader.found)
+    return Inputs(tuple(args), named, reader.found)
 
-    def read(value: Any) -> Any:
-        nonlocal found
+
+class _Reader:
+    """Puts descriptions of inputs in the place of shapes; `found` says whether there were any."""
+
+    def __init__(self, backend: Backend, model: Any, dtype: Any) -> None:
+        self._backend, self._model, self._dtype = backend, model, dtype
+        # A list with one dtype for each shape is taken from the front, shape by shape.
+        self._one_each = isinstance(dtype, (list, tuple))
+        self.dtypes = list(dtype) if self._one_each else []
+        self.found = False
+
+    def read(self, value: Any) -> Any:
         if is_shape(value):
-            found = True
-            if any(size < 0 for size in value):
-                raise InvalidArgument(f"{value} is no shape: a size is negative. Give sizes of 0 or more.")
-            if one_each and not dtypes:
-                raise InvalidArgument(f"dtype={dtype!r} has fewer entries than there are shapes.")
-            wanted = backend.dtype(dtypes.pop(0) if one_each else dtype)
-            return backend.described_input(model, tuple(value), wanted)
+            return self._described(value)
         if type(value) in (tuple, list):
-            return type(value)([read(part) for part in value])
+            return type(value)([self.read(part) for part in value])
         if isinstance(value, Mapping):
-            parts = {key: read(part) for key, part in value.items()}
+            parts = {key: self.read(part) for key, part in value.items()}
             # Without shapes in it, it stays the very object that was given.
             return value if all(parts[key] is part for key, part in value.items()) else parts
         return value
 
-    args, named = [read(value) for value in inputs], {name: read(value) for name, value in kwargs.items()}
-    if dtypes:
-        raise InvalidArgument(f"dtype={dtype!r} has {len(dtypes)} entries more than there are shapes.")
-    forward, _ = backend.forward_of(model)
-    if len(args) == 1 and isinstance(args[0], Mapping) and _are_keywords(forward, args[0]):
-        return Inputs((), {**args[0], **named}, found)
-    return Inputs(tuple(args), named, found)
+    def _described(self, shape: Any) -> Any:
+        self.found = True
+        if any(size < 0 for size in shape):
+            raise InvalidArgument(f"{shape} is no shape: a size is negative. Give sizes of 0 or more.")
+        if self._one_each and not self.dtypes:
+            raise InvalidArgument(f"dtype={self._dtype!r} has fewer entries than there are shapes.")
+        wanted = self._backend.dtype(self.dtypes.pop(0) if self._one_each else self._dtype)
+        return self._backend.described_input(self._model, tuple(shape), wanted)
 
 
 def _are_keywords(forward: Callable[..., Any], mapping: Mapping[Any, Any]) -> bool:

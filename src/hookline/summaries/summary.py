@@ -5,14 +5,17 @@ Upstream: a backend's facts of one run. Downstream: a terminal, a notebook, a ta
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from io import StringIO
 from typing import Any
 
 from hookline.backends import resolve
 from hookline.backends.facts import RunFacts
 from hookline.backends.protocol import Backend
+from hookline.backends.undoing import Undoing, tidied
 from hookline.errors import ForwardError, InvalidArgument
 from hookline.hooks.session import Session
 from hookline.optional import need
@@ -21,11 +24,13 @@ from hookline.summaries.html import html_table
 from hookline.summaries.inputs import Inputs, of_learner, prepare
 from hookline.summaries.memory import TrainingMemory, estimate
 from hookline.summaries.numbers import arguments, in_bytes, in_units, plain
-from hookline.summaries.text import plain_footer, plain_table, rich_footer, rich_table
+from hookline.summaries.text import left_out, plain_footer, plain_table, rich_footer, rich_table
 from hookline.summaries.tree import Row, tree_of
 
 ONE_SCREEN = 40
 """Rows that a summary shows at most where no depth is asked for."""
+NARROWEST = 24
+"""Characters in a line of a terminal that are reckoned with at least."""
 
 
 def summary(
@@ -67,13 +72,17 @@ def summary(
     return Summary(tree_of(facts.modules, facts.calls), facts, depth, shown_columns)
 
 
+@tidied
+def _traced_alone(undoing: Undoing, traced: Callable[[], RunFacts]) -> RunFacts:
+    Session().open_alone(undoing)  # a recording that is open on this model has nothing to do with it
+    return traced()
+
+
 def run(
     backend: Backend, model: Any, inputs: Inputs, *, retry: bool = False, real: bool = False, flow: bool = False
 ) -> RunFacts:
     """The facts of one run. With `retry`, shapes that fail in a table of ids are tried as integers."""
-    session = Session()
-    with session.alone():  # a recording that is open on this model has nothing to do with it
-        facts = backend.traced_run(model, inputs.args, inputs.kwargs, real=real, flow=flow)
+    facts = _traced_alone(partial(backend.traced_run, model, inputs.args, inputs.kwargs, real=real, flow=flow))
     if facts.error is None or not (retry and inputs.shapes and _wants_integers(facts)):
         return facts
     ids = backend.integers(inputs.args), backend.integers(inputs.kwargs)
@@ -243,7 +252,8 @@ class Summary:
         return totals
 
     def __str__(self) -> str:
-        return self._in_colour() if sys.stdout.isatty() else self.to_text()
+        plain = sys.stdout is None or not sys.stdout.isatty() or os.environ.get("TERM") == "dumb"
+        return self.to_text() if plain else self._in_colour()
 
     def to_text(self) -> str:
         """The table in plain characters, as it goes into a pipe or a log."""
@@ -259,8 +269,14 @@ class Summary:
     __repr__ = __str__
 
     def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
-        yield rich_table(*self._table(), options.max_width)
-        yield rich_footer(self._totals())
+        columns, lines = self._table()
+        totals = self._totals()
+        if gone := left_out(columns, lines, options.max_width):
+            totals["Left out"] = (
+                f"{', '.join(gone)}: lines of {options.max_width} characters have no room for them"
+            )
+        yield rich_table(columns, lines, options.max_width)
+        yield rich_footer(totals)
 
     def _repr_html_(self) -> str:
         return html_table(*self._table(), self._totals(), self._root.type)
@@ -269,7 +285,7 @@ class Summary:
 def _terminal_width() -> int:
     import shutil
 
-    return max(shutil.get_terminal_size((120, 40)).columns, 60)
+    return max(shutil.get_terminal_size((120, 40)).columns, NARROWEST)
 
 
 def failed(facts: RunFacts, columns: tuple[str, ...] | None = None) -> ForwardError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hookline.summaries.columns import COLUMNS, Line
 
@@ -10,9 +10,12 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 BLOCKS = " ▏▎▍▌▋▊▉█"
-MAY_SHRINK = {"type", "input", "output", "note"}
-LEAST, BAR = 6, 8
-"""Characters that a shrunk column keeps, and those of a bar."""
+MAY_SHRINK = {"type", "input", "output", "dtype", "device", "note", "name"}
+"""Columns of text, which a narrow terminal cuts, the name last. Numbers and their units are never cut."""
+MAY_GO = ("note", "device", "dtype", "trainable", "type", "input", "output")
+"""What is left out where that is not enough, the first one first; then columns of numbers, from the right."""
+LEAST, LEAST_NAME, BAR, BETWEEN = 6, 12, 8, 3
+"""Characters that a cut column keeps, those of a bar, and those between columns."""
 
 
 def plain_table(columns: tuple[str, ...], lines: list[Line]) -> str:
@@ -45,8 +48,9 @@ def rich_table(columns: tuple[str, ...], lines: list[Line], width: int) -> Table
     from rich.table import Table
     from rich.text import Text
 
+    layout = _layout(columns, lines, width)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
-    for name, wide in _widths(columns, lines, width).items():
+    for name, wide in layout.widths.items():
         column = COLUMNS[name]
         table.add_column(
             column.heading,
@@ -55,41 +59,79 @@ def rich_table(columns: tuple[str, ...], lines: list[Line], width: int) -> Table
             width=wide,
             style={"type": "cyan", "note": "yellow"}.get(name),
         )
-        if name == "share":
+        if name == "share" and layout.bar:
             table.add_column("", no_wrap=True, width=BAR, style="green")
     for line in lines:
+        texts = dict(zip(columns, line.cells, strict=True))
         cells: list[Any] = []
-        for name, cell in zip(columns, line.cells, strict=True):
+        for name, wide in layout.widths.items():
             if name == "name":
-                cells.append(_name(cell, line))
+                cells.append(_name(texts[name], line, wide))
             else:
-                cells.append(Text(cell, style="dim" if line.subtotal and COLUMNS[name].right else ""))
-            if name == "share":
-                cells.append(_bar(cell))
+                cells.append(Text(texts[name], style="dim" if line.subtotal and COLUMNS[name].right else ""))
+            if name == "share" and layout.bar:
+                cells.append(_bar(texts[name]))
         table.add_row(*cells)
     return table
 
 
-def _widths(columns: tuple[str, ...], lines: list[Line], width: int) -> dict[str, int]:
-    """How wide each column is: a narrow terminal cuts text, the longest first, and never a number or a name."""
+def left_out(columns: tuple[str, ...], lines: list[Line], width: int) -> list[str]:
+    """The columns that a terminal of that width has no room for."""
+    there = _layout(columns, lines, width).widths
+    return [name for name in columns if name not in there]
+
+
+class _Layout(NamedTuple):
+    """How wide each column is that is shown, and whether the bar is."""
+
+    widths: dict[str, int]
+    bar: bool
+
+    @property
+    def whole(self) -> int:
+        return sum(self.widths.values()) + BETWEEN * len(self.widths) + (BAR + BETWEEN if self.bar else 0)
+
+
+def _layout(columns: tuple[str, ...], lines: list[Line], width: int) -> _Layout:
+    """What fits: the bar goes first, then text is cut (the longest, names last), then columns are left out."""
+    from rich.cells import cell_len
+
     cells = zip(*(line.cells for line in lines), strict=True)
-    widths = {
-        name: max(len(COLUMNS[name].heading), *map(len, column))
+    wanted = {
+        name: max(cell_len(COLUMNS[name].heading), *map(cell_len, column))
         for name, column in zip(columns, cells, strict=True)
     }
-    room = width - 3 * len(columns) - (BAR + 3 if "share" in columns else 0)
-    shrinking = [name for name in columns if name in MAY_SHRINK]
-    while sum(widths.values()) > room and shrinking:
-        longest = max(shrinking, key=lambda name: widths[name])
-        if widths[longest] <= LEAST:
-            break
-        widths[longest] -= 1
-    return widths
+    found = _Layout(dict(wanted), "share" in wanted)
+    if found.whole > width:
+        found = found._replace(bar=False)
+    going = [name for name in MAY_GO if name in wanted]
+    going += [name for name in reversed(columns) if name != "name" and name not in going]
+    while not _cut(found, width) and going and len(wanted) > 1:
+        wanted.pop(going.pop(0), None)
+        found = _Layout(dict(wanted), bar=False)
+    return found
 
 
-def _name(cell: str, line: Line) -> Any:
+def _cut(layout: _Layout, width: int) -> bool:
+    """Cuts columns of text until the table fits; whether it does."""
+    widths = layout.widths
+    while layout.whole > width:
+        least = {name: min(wide, LEAST_NAME if name == "name" else LEAST) for name, wide in widths.items()}
+        longer = [name for name in widths if name in MAY_SHRINK and widths[name] > least[name]]
+        if not longer:
+            return False
+        widths[max(longer, key=lambda name: (name != "name", widths[name]))] -= 1
+    return True
+
+
+def _name(cell: str, line: Line, width: int) -> Any:
+    from rich.cells import cell_len
     from rich.text import Text
 
+    if cell_len(cell) > width:  # the end tells more: layers of one block begin alike
+        while cell_len(cell) >= width:
+            cell = cell[1:]
+        cell = f"…{cell}"
     above, dot, own = cell.rpartition(".")
     return Text.assemble(
         (above + dot, "dim"), (own, "bold" if line.subtotal else "italic" if not line.row.type else "")

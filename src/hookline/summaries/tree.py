@@ -144,7 +144,7 @@ class _Builder:
                 if holds_nothing and any(other.startswith(f"{name}.") for other in self._row_of):
                     continue  # a ModuleList whose parts somebody else called
                 row = self._row(name, module, self._row_of[self._above(name)])
-                row.note = "never called" if module.callable else ""
+                row.note = module.hidden or ("never called" if module.callable else "")
 
     def _above(self, name: str) -> str:
         """The nearest module above that has a row."""

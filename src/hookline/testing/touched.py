@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
@@ -41,7 +43,10 @@ def untouched(model: nn.Module, *, parameters: bool = True, rng: bool = True) ->
 
 
 def _state(model: nn.Module, *, parameters: bool, rng: bool) -> dict[str, Any]:
-    state: dict[str, Any] = {"random state": torch.get_rng_state()} if rng else {}
+    state: dict[str, Any] = {}
+    if rng:
+        state = {"random state": torch.get_rng_state(), "Python's random state": random.getstate()}
+        state["NumPy's random state"] = repr(np.random.get_state())
     for name, module in model.named_modules(remove_duplicate=False):
         at = repr(name)
         state[f"{at} module"] = id(module)
@@ -59,7 +64,7 @@ def _state(model: nn.Module, *, parameters: bool, rng: bool) -> dict[str, Any]:
                 state[f"{at} {own} {hooks}"] = [id(hook) for hook in (getattr(tensor, hooks) or {}).values()]
             if not is_lazy(tensor):
                 state[f"{at} {own} numbers"] = tensor.detach().clone()
-                state[f"{at} {own} memory"] = tensor.data_ptr()
+                state[f"{at} {own} memory"] = tensor.data_ptr() if tensor.layout is torch.strided else None
     return state
 
 
@@ -71,6 +76,8 @@ def _same(was: Any, now: Any) -> bool:
 
 def _bits(tensor: torch.Tensor) -> torch.Tensor:
     # Compared as bytes: NaN equals itself, and 0.0 differs from -0.0.
+    if tensor.layout is not torch.strided:
+        tensor = tensor.to_dense()
     return tensor.contiguous().reshape(-1).view(torch.uint8) if tensor.numel() else tensor
 
 

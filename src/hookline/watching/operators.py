@@ -11,7 +11,7 @@ from hookline.hooks.operators import Chosen
 from hookline.watching.steps import Key
 
 if TYPE_CHECKING:
-    from hookline.watching.watch import Watch
+    from hookline.watching.block import Watch
 
 
 class WatchedOps:
@@ -26,7 +26,8 @@ class WatchedOps:
 
     def __init__(self, watch: Watch, chosen: Chosen) -> None:
         self._watch, self._chosen = watch, chosen
-        self._broken: set[str] = set()
+        self.broken: dict[str, str] = {}
+        self.counts: dict[str, int] = {}
 
     @property
     def key(self) -> Hashable:
@@ -43,21 +44,21 @@ class WatchedOps:
 
     def after(self, step: Step, call: int, output: Any, source: str | None) -> None:
         watch = self._watch
-        if not watch.is_open or step.site in self._broken:
+        if not watch.is_open or step.site in self.broken:
             return
+        self.counts[step.site] = self.counts.get(step.site, 0) + 1
         kind = "output" if step.phase == FORWARD else "grad"
         for index, value in enumerate(output if isinstance(output, (tuple, list)) else (output,)):
             if isinstance(value, watch.backend.tensor) and watch.backend.has_fractions(value):
                 key = Key(step.site, f"{kind}{index}" if index else kind, call, watch.mode)
-                self._reduce(key, value if step.phase == FORWARD else watch.unscaled(value))
+                self._reduce(key, value, scaled=step.phase != FORWARD)
 
-    def _reduce(self, key: Key, tensor: Any) -> None:
+    def _reduce(self, key: Key, tensor: Any, *, scaled: bool) -> None:
         try:
             # An operator that writes in place is seen before torch counts its write.
             self._watch.gathered.forget_latest()
-            self._watch.gathered.add(key, tensor)
+            self._watch.gathered.add(key, self._watch.unscaled(tensor) if scaled else tensor)
         except Exception as error:  # whatever it is, training goes on
-            self._broken.add(key.site)
-            warnings.warn(
-                f"watching operator {key.site!r} failed and stops: {type(error).__name__}: {error}", stacklevel=2
-            )
+            failed = f"failed and stops: {type(error).__name__}: {error}"
+            self.broken[key.site] = f"measuring it {failed}"
+            warnings.warn(f"watching operator {key.site!r} {failed}", stacklevel=2)

@@ -6,11 +6,12 @@ import warnings
 from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from hookline.errors import InvalidArgument
 from hookline.globs import matcher
-from hookline.sinks import Sink
+from hookline.sinks import RunStore, Sink
 from hookline.sinks.frames import IDENTITY, Block, Row, pack, unpack
 
 NAMES = (*IDENTITY, "rank")
@@ -32,32 +33,65 @@ class Table:
         self._steps: deque[Block] = deque(maxlen=keep)
         self._numbers: dict[tuple[Any, ...], int] = {}
         self._sinks = list(sinks)
+        self._opened: list[Sink] = []
+        self._offered: Block | None = None
+
+    @property
+    def revises(self) -> bool:
+        """Whether a sink takes a step again that it has already, so that a step may be handed over early."""
+        return any(getattr(sink, "revises", False) for sink in self._sinks)
+
+    @property
+    def first_step(self) -> int:
+        """The step to begin with: 0, or where a run goes on."""
+        return max([getattr(sink, "first_step", 0) for sink in self._sinks], default=0)
+
+    @property
+    def path(self) -> Path | None:
+        """The folder of the run; None where none is kept."""
+        return next((sink.path for sink in self._sinks if isinstance(sink, RunStore)), None)
 
     def open(self, meta: dict[str, Any]) -> None:
         """Tells the sinks that want to know what kind of run begins; where one can't, none is left open."""
-        opened: list[Sink] = []
+        self._opened = []
         try:
             for sink in self._sinks:
                 if hasattr(sink, "open"):
                     sink.open(meta)
-                opened.append(sink)
-        except BaseException:
-            for sink in opened:
+                self._opened.append(sink)
+        except Exception:
+            for sink in self._opened:
                 with suppress(Exception):  # the first error is the one to be told
                     sink.close()
+            self._opened = []
             raise
+
+    def offer(self, rows: list[Row]) -> None:
+        """Takes what is known of a step that may not be over, for the sinks that will take it again."""
+        self._offered = self._packed(rows)
+        self._hand([sink for sink in self._sinks if getattr(sink, "revises", False)], rows, at_once=True)
 
     def add(self, rows: list[Row]) -> None:
         """Takes the rows of a finished step; a sink that fails is reported once and left out."""
         if not rows:
             return
+        block, offered = self._packed(rows), self._offered
+        self._steps.append(block)
+        self._offered = None
+        # What was offered and is the same still need not be written twice.
+        self._hand([sink for sink in self._sinks if block != offered or not getattr(sink, "revises", False)], rows)
+
+    def _packed(self, rows: list[Row]) -> Block:
         keys = [tuple(row[name] for name in NAMES) for row in rows]
-        self._steps.append(pack(rows, [self._numbers.setdefault(key, len(self._numbers)) for key in keys]))
-        for sink in list(self._sinks):
+        return pack(rows, [self._numbers.setdefault(key, len(self._numbers)) for key in keys])
+
+    def _hand(self, sinks: list[Sink], rows: list[Row], **how: bool) -> None:
+        for sink in sinks:
             try:
-                sink.write(rows)
+                sink.write(rows, **how)
             except Exception as error:  # training goes on, and so do the other sinks
                 self._sinks.remove(sink)
+                self._opened.remove(sink)
                 with suppress(Exception):  # it has failed already, which is told below
                     sink.close()
                 warnings.warn(f"{type(sink).__name__} failed and gets no more rows: {error}", stacklevel=2)
@@ -87,8 +121,11 @@ class Table:
         ]
 
     def close(self) -> None:
-        for sink in self._sinks:
+        """Tells the sinks that nothing more comes; a second time those that the first did not come to."""
+        while self._opened:
+            sink = self._opened[0]
             try:
                 sink.close()
             except Exception as error:  # what was trained must not be lost for it
                 warnings.warn(f"{type(sink).__name__} failed at the end: {error}", stacklevel=2)
+            self._opened.remove(sink)

@@ -13,10 +13,10 @@ from hookline.hooks.pending import Pending, call_number
 from hookline.hooks.select import Place
 from hookline.hooks.session import opened
 from hookline.trees import leaves
-from hookline.watching.steps import Key
+from hookline.watching.steps import Key, Visit
 
 if TYPE_CHECKING:
-    from hookline.watching.watch import Watch
+    from hookline.watching.block import Watch
 
 
 class OutputWatcher(Tap):
@@ -26,8 +26,11 @@ class OutputWatcher(Tap):
 
     def __init__(self, watch: Watch, place: Place, label: Label) -> None:
         self.watch, self.place, self.label = watch, place, label
-        self.calls = 0
-        self.broken = False
+        self.visits: list[Visit] = []
+        self.ended = 0
+        self.fired = self.heard = self.repeats = self.elsewhere = 0  # over all steps, for the audit
+        self.broken: str | None = None
+        self.remark: str | None = None
         self.needs = Needs(inputs=False, replaces=False, grads=watch.grads, statistics=watch.gathered.statistics)
 
     def wishes(self) -> list[Wish]:
@@ -37,42 +40,63 @@ class OutputWatcher(Tap):
         references = getrefcount(output)
         if not self.belongs_here():
             return None
-        repeated = self.watch.backend.in_recompute()
-        call = self.next_call(repeated)
+        visit, repeated = self.visit()
+        key = Key(self.place.name, "output", visit, self.watch.mode)
         if not repeated:
-            self.reduce(Key(self.place.name, "output", call, self.watch.mode), output)
+            self.end(visit)
+            self.reduce(key, output)
         if not self.watch.grads:
             return None
-        key = Key(self.place.name, "grad_output", call, self.watch.mode)
-        new = self.watch.backend.heard(output, partial(self.hear, key), call_number(module, args), references)
+        hear = partial(self.hear, key._replace(kind="grad_output"))
+        new = self.watch.backend.heard(output, hear, call_number(self, module, args), references)
         return None if new is output else new
+
+    under_way = 0
+    """How many calls were entered and never left, where that is known."""
 
     def belongs_here(self) -> bool:
         mine = opened()
-        return not self.broken and (not mine or self.watch.session.number in mine)
+        if mine and self.watch.session.number not in mine:
+            self.elsewhere += 1
+            return False
+        return self.broken is None
 
-    def next_call(self, repeated: bool) -> int:
-        """The number of this call within the forward; a recomputation repeats earlier numbers."""
-        if repeated:
-            return max(self.calls - 1, 0)
-        self.calls += 1
-        return self.calls - 1
+    def new_forward(self) -> None:
+        """Calls are counted from 0 again."""
+        self.visits, self.ended = [], 0
+
+    def visit(self) -> tuple[Visit, bool]:
+        """The call under way, and whether it repeats an earlier one, which is then the one that is meant."""
+        backend = self.watch.backend
+        if backend.in_recompute(bool(self.visits)):
+            self.repeats += 1
+            earlier = backend.recomputed(self.visits) if self.watch.grads else None
+            return earlier or (self.visits[-1] if self.visits else Visit(0, 0)), True
+        visit = Visit(len(self.visits), backend.sequence_number() if self.watch.grads else 0)
+        self.visits.append(visit)
+        return visit, False
+
+    def end(self, visit: Visit) -> None:
+        """Numbers calls in the order in which they end, as a recording and torch's own hooks have them."""
+        visit.number, self.ended = self.ended, self.ended + 1
+        self.fired += 1
 
     def hear(self, key: Key, numbers: list[int], grad: Any) -> None:
         if self.watch.is_open:
-            self.reduce(key, self.watch.unscaled(grad))
+            self.heard += 1
+            self.reduce(key, grad, scaled=True)
 
-    def reduce(self, key: Key, tree: Any) -> None:
+    def reduce(self, key: Key, tree: Any, *, scaled: bool = False) -> None:
         """Adds the statistics of every tensor in `tree`; a failure is reported once and ends this site's."""
+        if self.broken is not None:
+            return
         try:
             for leaf in leaves(tree, self.watch.backend.tensor):
-                self.watch.gathered.add(key, leaf)
+                self.watch.gathered.add(key, self.watch.unscaled(leaf) if scaled else leaf)
         except Exception as error:  # whatever it is, training goes on
-            self.broken = True
-            warnings.warn(
-                f"watching {key.site!r} ({key.kind}) failed and stops: {type(error).__name__}: {error}",
-                stacklevel=2,
-            )
+            failed = f"({key.kind}) failed and stops: {type(error).__name__}: {error}"
+            self.broken = f"measuring it {failed}"
+            warnings.warn(f"watching {key.site!r} {failed}", stacklevel=2)
 
 
 class FullWatcher(OutputWatcher):
@@ -88,6 +112,10 @@ class FullWatcher(OutputWatcher):
         # One for all steps: taps that are known already need no new program where one is compiled.
         self.entrance = FunctionTap(self.before, label, after=False, needs=self.needs)
 
+    @property
+    def under_way(self) -> int:  # type: ignore[override]
+        return len(self.pending)
+
     def wishes(self) -> list[Wish]:
         return [Wish(self.place.module, self.entrance), Wish(self.place.module, self)]
 
@@ -95,9 +123,8 @@ class FullWatcher(OutputWatcher):
         if not self.belongs_here():
             return None
         watch = self.watch
-        repeated = watch.backend.in_recompute()
-        call = self.next_call(repeated)
-        key = Key(self.place.name, "input", call, watch.mode)
+        visit, repeated = self.visit()
+        key = Key(self.place.name, "input", visit, watch.mode)
         if not repeated:
             self.reduce(key, (args, kwargs))
         listener, new_args, new_kwargs = None, args, kwargs
@@ -108,7 +135,7 @@ class FullWatcher(OutputWatcher):
                 self.memory,
             )
             new_args, new_kwargs = listener.enter(args, kwargs)
-        self.pending.put(new_kwargs, (None if repeated else key, listener))
+        self.pending.put(new_kwargs, (None if repeated else key, visit, listener))
         return None if new_args is args and new_kwargs is kwargs else (new_args, new_kwargs)
 
     whole_calls_only = False  # it looks itself: a wrapper would count as somebody who has the output
@@ -117,10 +144,12 @@ class FullWatcher(OutputWatcher):
         references = getrefcount(output)
         if output is GONE or (entry := self.pending.take(kwargs)) is None:
             return None
-        key, listener = entry
+        key, visit, listener = entry
         if key is not None:
+            self.end(visit)
             self.reduce(key._replace(kind="output"), output)
         if listener is None:
             return None
-        new = listener.leave(output, call_number(module, args), references)
+        new = listener.leave(output, call_number(self, module, args), references)
+        self.remark = listener.remark or self.remark
         return None if new is output else new

@@ -5,35 +5,20 @@ Upstream: hooks (select, taps, sessions), lines (reduce), a backend (optimizer s
 
 from __future__ import annotations
 
-import threading
-import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
-from functools import partial
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from hookline.backends import resolve
-from hookline.backends.protocol import COUNTING, Backend, FunctionTap, Label, Rank, Wish
-from hookline.errors import InvalidArgument
-from hookline.hooks.handles import Handle, all_or_nothing
-from hookline.hooks.keeping import facts_of
 from hookline.hooks.operators import Chosen, Ops
-from hookline.hooks.placing import callers_line
-from hookline.hooks.select import Place, Tree, select
-from hookline.hooks.session import Session, opened
+from hookline.hooks.select import Tree, select
 from hookline.lines.registry import find
 from hookline.schedule import Schedule, as_schedule
 from hookline.sinks import Sink
-from hookline.sinks.frames import Row
 from hookline.sinks.protocol import sinks_of
-from hookline.watching.operators import WatchedOps
-from hookline.watching.progress import Progress
-from hookline.watching.steps import Gathered, Wanted
+from hookline.watching.block import Watch
+from hookline.watching.steps import Wanted
 from hookline.watching.table import Table
-from hookline.watching.taps import FullWatcher, OutputWatcher
-from hookline.watching.weights import Weights, parameters_of
 
 
 def watch(
@@ -51,6 +36,7 @@ def watch(
     scaler: Any = None,
     keep: int = 1000,
     to: str | Path | Sink | Sequence[str | Path | Sink] = (),
+    resume: bool = False,
     progress: bool | None = None,
     modules: Iterable[tuple[str, Any]] | None = None,
 ) -> Watch:
@@ -64,8 +50,10 @@ def watch(
     which activations and their gradients are also reduced one by one. `scaler` is the GradScaler in
     use, if any: gradients of activations are then given unscaled. Memory keeps the last `keep`
     steps, sinks (`to`: the folder of a run, which `open_run` reads, one of `hookline.sinks`, your own, or
-    several in a list) get all. `progress`
-    shows a line with the step; by default in terminals only.
+    several in a list) get all. A folder that holds a run is refused; with `resume` the run goes on after its last
+    step, and "runs/a-*" gives each run the next number. `progress` shows a line with the step; by default in
+    terminals only, while nobody else draws there. A block that is entered by `start()` lasts until `stop()`, or
+    until the process ends.
     `params` are watched wherever the framework tells of its optimizers' steps.
     Where a model keeps its parts in its own way, `modules` are the (name, module) pairs that `where`
     chooses from, and `params` may be a function that gives the parameters.
@@ -94,9 +82,10 @@ def watch(
     return Watch(
         backend,
         model,
+        tree,
         select(tree, where),
         as_schedule(every),
-        Table(keep, sinks_of(to)),
+        Table(keep, sinks_of(to, resume=resume)),
         Wanted(histogram, tuple(stats), channels),
         inputs=inputs,
         grads=grads,
@@ -104,269 +93,4 @@ def watch(
         params=backend.framework.can("watch_params") if params is None else params,
         scaler=scaler,
         progress=progress,
-    )
-
-
-class Watch:
-    """An open or finished `watch` block; `rows` has what was seen."""
-
-    def __init__(
-        self,
-        backend: Backend,
-        model: Any,
-        places: list[Place],
-        schedule: Schedule,
-        table: Table,
-        wanted: Wanted,
-        *,
-        inputs: bool,
-        grads: bool,
-        ops: Chosen | None,
-        params: bool | Callable[[], dict[str, Any]],
-        scaler: Any,
-        progress: bool | None,
-    ) -> None:
-        self.backend = backend
-        self.session = Session()
-        self.grads = grads
-        self.is_open = False
-        self.now = 0
-        self.gathered = Gathered(wanted, backend.version)
-        self._model, self._places = model, places
-        self._schedule, self._table = schedule, table
-        self._inputs, self._scaler, self._show_progress = inputs, scaler, progress
-        self._progress = Progress(wanted=False)
-        named = params if callable(params) else partial(parameters_of, backend, places)
-        self._weights = Weights(backend, named, self.gathered.add) if params else None
-        self._attached = ExitStack()
-        self._taps: Handle | None = None
-        self._watchers: list[OutputWatcher] = []
-        self._chosen = ops
-        self._ops: WatchedOps | None = None
-        self._line = ""
-        self._scale: float | None = None
-        self._mode = "train"
-        self._depth = 0  # how deep in calls of the model, which may call itself
-        self._trained = False  # an optimizer has stepped: calls alone make no steps any more
-        self._by_hand = False  # steps are told, see `steps_by_hand`
-        self._due = False  # an optimizer has stepped, and the model has not been called since
-        self._recording = False  # the step under way is one that is recorded
-        self._stepping = threading.RLock()  # any thread that calls the model may end a step
-
-    # Reading
-
-    def rows(self, site: str | None = None, kind: str | None = None, step: int | None = None) -> list[Row]:
-        """The rows in memory: dicts with site, kind, step, call, rank, mode and the statistics."""
-        if self.is_open:
-            self.backend.settled()
-        with self._stepping:
-            self.finish_step()
-            return self._table.rows(site, kind, step)
-
-    def plot(self, site: str | None = None, kind: str = "output") -> Any:
-        """The Figure with mean, std and near-zero curves and colourful dimensions of the chosen sites."""
-        from hookline.plots import overview
-
-        return overview(self.rows(), site, kind)
-
-    def keep(self, recording: Any) -> None:
-        """Keeps a Recording in the run of this watch, with its step; `record(..., to=w)` calls it."""
-        self._table.keep(recording, self.now)
-
-    @property
-    def mode(self) -> str:
-        """Whether the forward under way is one of training ("train") or not ("eval")."""
-        if not self._depth:  # a part is called without the model, as Lightning's training_step does
-            self._mode = "train" if self.backend.is_training(self._model) else "eval"
-        return self._mode
-
-    # Steps, by hand and as a trainer tells them that steps or calls its model in a way of its own
-
-    def step(self, number: int) -> None:
-        """Ends the step under way and sets the number of the next one by hand."""
-        self.backend.settled()
-        self._end_step(number)
-
-    def steps_by_hand(self) -> None:
-        """From now on steps are what `before_step` and `after_step` tell, and no torch optimizer is heard."""
-        self._by_hand = self._trained = True
-
-    def before_step(self, gradients: Mapping[int, Any] | None = None) -> None:
-        """The optimizer is about to step; `gradients` by the id of their parameters, if not in `.grad`."""
-        if self._recording and self._weights is not None:
-            self._guarded(partial(self._weights.before_step, None, gradients))
-
-    def after_step(self) -> None:
-        """The optimizer has stepped: the step ends and the next one begins."""
-        if self._recording and self._weights is not None:
-            self._guarded(partial(self._weights.after_step, self.gathered))
-        self._end_step(self.now + 1)
-
-    def new_forward(self) -> None:
-        """Another forward begins: calls are counted from 0 again. Needed where the model itself is not called."""
-        self._depth = 0
-        for watcher in self._watchers:
-            watcher.calls = 0
-
-    # The block
-
-    def __enter__(self) -> Watch:
-        if self.is_open:
-            raise InvalidArgument("this watch block is open already; call watch(...) again.")
-        self._line = line = callers_line()
-        self._ops = None if self._chosen is None else WatchedOps(self, self._chosen)
-        kind = FullWatcher if self._inputs else OutputWatcher
-        self._watchers = [
-            kind(self, place, Label("watch", "watching", place.name, line)) for place in self._places
-        ]
-        placements = [
-            partial(self.backend.place, self._counting(Label("watch", "call count", "", line))),
-            partial(self.backend.hear_steps, self._model, self._before_step, self._after_step),
-        ]
-        with ExitStack() as undo:
-            self._table.open({"model": type(self._model).__qualname__, **facts_of(self.backend, self._places)})
-            undo.callback(self._table.close)
-            self._attached.enter_context(all_or_nothing(placements))
-            undo.pop_all()
-        self.is_open = True
-        self._progress = Progress(self._show_progress)
-        self.session.open()
-        self._end_step(self.now)
-        return self
-
-    def _counting(self, label: Label) -> list[Wish]:
-        """The taps that are there on every step: on the model, and on its parts in case only these are called."""
-        stepping = COUNTING._replace(statistics=self.gathered.statistics)
-        begin = FunctionTap(self._forward_begins, label, after=False, kwargs=False, needs=stepping)
-        end = FunctionTap(self._forward_ends, label, kwargs=False, rank=Rank.STOP, needs=stepping)
-        parts = {id(part): part for part in self.backend.children(self._model)}
-        part_begins = [
-            FunctionTap(self._part_begins, label, after=False, kwargs=False, needs=COUNTING) for _ in parts
-        ]
-        for tap in part_begins:
-            tap.may_miss = True  # where the model runs compiled, its own call tells
-        return [
-            Wish(self._model, begin),
-            Wish(self._model, end),
-            *(Wish(part, tap) for part, tap in zip(parts.values(), part_begins, strict=True)),
-        ]
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.session.close()
-        self._attached.close()
-        with self._stepping:
-            self.finish_step()
-            self.is_open = False
-            self._end_step(self.now)  # what came after the last optimizer step, validation say
-        self._progress.close()
-        self._table.close()
-        # These refer to the watch, and taps that call a watcher to that: no cycle is left.
-        for watcher in self._watchers:
-            if isinstance(watcher, FullWatcher):
-                watcher.pending.drained()
-            for _, tap in watcher.wishes():
-                if isinstance(tap, FunctionTap):
-                    tap.fn = _nothing
-        self._watchers, self._ops = [], None
-
-    # What happens in a step
-
-    def unscaled(self, grad: Any) -> Any:
-        """A gradient without the factor of the GradScaler."""
-        if self._scaler is None:
-            return grad
-        if self._scale is None:
-            self._scale = float(self._scaler.get_scale())  # once a step: it waits for the device
-        return grad / self._scale
-
-    def finish_step(self) -> None:
-        """Ends the step of an optimizer that has stepped, if there is one."""
-        with self._stepping:
-            if self._due:
-                self._end_step(self.now + 1)
-
-    def _is_mine(self) -> bool:
-        """Whether the call under way is one of this block, and no repetition of an earlier one."""
-        mine = opened()  # also when the block is being left: compiled code tells of its last calls then
-        return (not mine or self.session.number in mine) and not self.backend.in_recompute()
-
-    def _part_begins(self, module: Any, args: Any) -> None:
-        if self._due and self._is_mine():
-            self.finish_step()
-
-    def _forward_begins(self, module: Any, args: Any) -> None:
-        if not self._is_mine():
-            return
-        if self._depth == 0:
-            self.finish_step()
-            self.new_forward()
-            self._mode = self.mode
-        self._depth += 1
-
-    def _forward_ends(self, module: Any, args: Any, output: Any) -> None:
-        if not self._is_mine():
-            return
-        self._depth = 0
-        if not self._trained and not self.backend.needs_gradient(output):
-            with self._stepping:
-                if self.is_open:
-                    self._end_step(self.now + 1)  # nobody trains: each call of the model is a step
-
-    def _before_step(self, held: set[int], gradients: Mapping[int, Any] | None = None) -> None:
-        if self._by_hand or not self.is_open:
-            return
-        self._trained = True
-        if self._recording and self._weights is not None:
-            self._guarded(partial(self._weights.before_step, held, gradients))
-
-    def _after_step(self, held: set[int]) -> None:
-        if self._by_hand or not self.is_open:
-            return
-        if self._recording and self._weights is not None:
-            self._guarded(partial(self._weights.after_step, self.gathered))
-        # Further optimizers may step as well before the model runs again: still the same step. The taps
-        # are switched here all the same, since a pre-hook of the next call would come too late for some.
-        with self._stepping:
-            self._due = True
-            self._switch(self.now + 1)
-
-    def _guarded(self, work: Callable[[], None]) -> None:
-        try:
-            work()
-        except Exception as error:  # training goes on, whatever it is
-            self._weights = None
-            warnings.warn(f"watching parameters failed and stops: {type(error).__name__}: {error}", stacklevel=2)
-
-    def _end_step(self, next_step: int) -> None:
-        with self._stepping:
-            if self.gathered:
-                rows = self.gathered.rows(self.now, self.backend.rank())
-                self._table.add(rows)
-                self._progress.tell(self.now, len(rows))
-            self.now = next_step
-            self._due = False
-            self._scale = None
-            self.new_forward()
-            self._switch(next_step)
-            self._recording = self._taps is not None
-
-    def _switch(self, step: int) -> None:
-        """Puts the taps on for a step that is recorded and takes them off for one that is not."""
-        wanted = self.is_open and self._schedule(step)
-        if wanted and self._taps is None:
-            wishes = [wish for watcher in self._watchers for wish in watcher.wishes()]
-            placements: list[Callable[[], Callable[[], None]]] = [partial(self.backend.place, wishes)]
-            if self._ops is not None:
-                places = {place.name: place.module for place in self._places}
-                label = Label("watch", "watching of operators", "", self._line)
-                placements.append(partial(self.backend.hook_operators, self._model, places, self._ops, label))
-            self._taps = all_or_nothing(placements)
-        elif not wanted and self._taps is not None:
-            self._taps.remove()
-            self._taps = None
-
-
-def _nothing(*told: Any) -> None:
-    """What a tap does when its watch is over."""
+    ).made_by("hookline.watch")

@@ -37,7 +37,15 @@ class Weights:
         self._named = named
         self._gather = gather
         self._before: dict[str, tuple[Any, Any]] = {}
-        self._broken: set[str] = set()
+        self.broken: dict[str, str] = {}
+        self.counts: dict[str, int] = {}  # at how many steps each was measured
+        self.with_gradient: set[str] = set()
+        self.stepped = False
+        self.stopped: str | None = None  # why nothing is measured any more
+
+    def names(self) -> list[str]:
+        """The parameters there are, by name."""
+        return [] if self.stopped is not None else list(self._named())
 
     def before_step(self, held: set[int] | None, gradients: Mapping[int, Any] | None = None) -> None:
         """Takes parameters and gradients; of those in `held`, the ids of what the optimizer holds, if given.
@@ -46,21 +54,26 @@ class Weights:
         """
         backend = self._backend
         self._before = {}
+        if self.stopped is not None:
+            return
+        self.stepped = True
         for name, parameter in self._named().items():
-            if name in self._broken or (held is not None and id(parameter) not in held):
+            if name in self.broken or (held is not None and id(parameter) not in held):
                 continue
             with self._told(name):
                 self._gather(Key(name, "param", 0, "train"), parameter)
+                self.counts[name] = self.counts.get(name, 0) + 1
                 grad = backend.gradient(parameter) if gradients is None else gradients.get(id(parameter))
                 if grad is not None:
                     self._gather(Key(name, "param_grad", 0, "train"), grad)
+                    self.with_gradient.add(name)
                     self._before[name] = backend.snapshot(parameter), grad
 
     def after_step(self, gathered: Gathered) -> None:
         """Takes what the step changed."""
         backend = self._backend
         before, self._before = self._before, {}
-        for name, parameter in self._named().items():
+        for name, parameter in self._named().items() if before else ():
             if name not in before:
                 continue
             old, grad = before[name]
@@ -76,7 +89,6 @@ class Weights:
         try:
             yield
         except Exception as error:  # training goes on, whatever it is
-            self._broken.add(name)
-            warnings.warn(
-                f"watching parameter {name!r} failed and stops: {type(error).__name__}: {error}", stacklevel=3
-            )
+            failed = f"failed and stops: {type(error).__name__}: {error}"
+            self.broken[name] = f"measuring it {failed}"
+            warnings.warn(f"watching parameter {name!r} {failed}", stacklevel=3)

@@ -109,6 +109,51 @@ class Kwargs(nn.Cell):
         return self.scaled(x, factor=3.0, add=x * 2)
 
 
+class Attention(nn.Cell):
+    def construct(self, query, key, value):
+        return query * 2 + key * 3 + value * 5
+
+
+class Attend(nn.Cell):
+    def __init__(self):
+        super().__init__()
+        self.attend = Attention()
+
+    def construct(self, x):
+        return self.attend(x, x, value=x) + x * 7
+
+
+class Outputs(nn.Cell):
+    def construct(self, x):
+        h = x * 2
+        return h, h + 1, h
+
+
+class Several(nn.Cell):
+    def __init__(self):
+        super().__init__()
+        self.several = Outputs()
+
+    def construct(self, x):
+        a, b, c = self.several(x)
+        return a * 3 + b * 5 + c * 7
+
+
+class Handing(nn.Cell):
+    def construct(self, x):
+        return x * 2, x
+
+
+class Handed(nn.Cell):
+    def __init__(self):
+        super().__init__()
+        self.handed = Handing()
+
+    def construct(self, x):
+        a, b = self.handed(x)
+        return a + a * 4 + b * 3 + x * 4
+
+
 class Silent(nn.Cell):
     def __init__(self):
         super().__init__()
@@ -144,6 +189,15 @@ class Points(Point):
         return a * 3 + b * 7
 
 
+class Norm(nn.Cell):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.BatchNorm1d(3)
+
+    def construct(self, x):
+        return self.norm(x)
+
+
 class Mlp(nn.Cell):
     def __init__(self):
         super().__init__()
@@ -157,7 +211,24 @@ class Mlp(nn.Cell):
 
 MODELS = {
     kind.__name__.lower(): kind
-    for kind in (Chain, Branch, Shared, Same, Fork, Join, Kwargs, Silent, Inplace, Point, Points, Mlp)
+    for kind in (
+        Chain,
+        Branch,
+        Shared,
+        Same,
+        Fork,
+        Join,
+        Kwargs,
+        Attend,
+        Several,
+        Handed,
+        Silent,
+        Inplace,
+        Point,
+        Points,
+        Norm,
+        Mlp,
+    )
 }
 
 

@@ -59,7 +59,13 @@ def test_a_repeated_forward_is_not_a_second_call_and_has_its_gradients(build):
     wanted, grads = recorded(Net(), weights)
     found, repeated_grads = recorded(build(), weights)
     assert found.names == wanted.names
-    assert all(entry.why is None for entry in found.audit())
+    told = {entry.why for entry in found.audit()}
+    assert told <= {
+        None,
+        "its forward was repeated once in a backward",
+        "its forward was repeated 2 times in a backward",
+    }
+    assert len(told) > 1
     for name in wanted.names:
         assert len(found[name].calls) == len(wanted[name].calls)
         for a, b in zip(found[name].calls, wanted[name].calls, strict=True):

@@ -120,6 +120,54 @@ class Kwargs(gluon.Block):
         return self.scaled(x, factor=3.0, add=x * 2)
 
 
+class Attention(gluon.Block):
+    def __call__(self, query, key, value):
+        return super().__call__(query, key, value)
+
+    def forward(self, query, key, value):
+        return query * 2 + key * 3 + value * 5
+
+
+class Attend(gluon.Block):
+    def __init__(self):
+        super().__init__()
+        self.attend = Attention()
+
+    def forward(self, x):
+        return self.attend(x, x, value=x) + x * 7
+
+
+class Outputs(gluon.Block):
+    def forward(self, x):
+        h = x * 2
+        return h, h + 1, h
+
+
+class Several(gluon.Block):
+    def __init__(self):
+        super().__init__()
+        self.several = Outputs()
+
+    def forward(self, x):
+        a, b, c = self.several(x)
+        return a * 3 + b * 5 + c * 7
+
+
+class Handing(gluon.Block):
+    def forward(self, x):
+        return x * 2, x
+
+
+class Handed(gluon.Block):
+    def __init__(self):
+        super().__init__()
+        self.handed = Handing()
+
+    def forward(self, x):
+        a, b = self.handed(x)
+        return a + a * 4 + b * 3 + x * 4
+
+
 class Silent(gluon.HybridBlock):
     def __init__(self):
         super().__init__()
@@ -153,6 +201,16 @@ class Points(Point):
     def forward(self, x):
         a, b = self.hook(x * 2, x * 5)
         return a * 3 + b * 7
+
+
+class Norm(gluon.HybridBlock):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.BatchNorm(in_channels=3)
+        self.initialize()
+
+    def hybrid_forward(self, F, x):
+        return self.norm(x)
 
 
 class Filled(gluon.HybridBlock):
@@ -190,7 +248,24 @@ class Cnn(Filled):
 
 MODELS = {
     kind.__name__.lower(): kind
-    for kind in (Chain, Branch, Shared, Same, Fork, Join, Kwargs, Silent, Inplace, Point, Points, Mlp)
+    for kind in (
+        Chain,
+        Branch,
+        Shared,
+        Same,
+        Fork,
+        Join,
+        Kwargs,
+        Attend,
+        Several,
+        Handed,
+        Silent,
+        Inplace,
+        Point,
+        Points,
+        Norm,
+        Mlp,
+    )
 }
 
 

@@ -148,3 +148,52 @@ def test_watching_a_hybridized_net_changes_no_bit_of_its_training():
         return [p.data().asnumpy().tobytes() for p in net.collect_params().values()]
 
     assert trained(True) == trained(False)
+
+
+BFLOAT16 = np.dtype([("bfloat16", np.uint16)])  # as MXNet has it
+
+
+class Scale(gluon.HybridBlock):
+    """Dense layers of half precision are for GPUs alone; this runs anywhere."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = self.params.get("weight", shape=(3,))
+
+    def hybrid_forward(self, F, x, weight):
+        return F.broadcast_mul(x, F.cast(weight, dtype="float32"))
+
+
+@pytest.mark.parametrize("hybridize", [False, True])
+@pytest.mark.parametrize("dtype", ["float16", BFLOAT16], ids=["float16", "bfloat16"])
+def test_parameters_in_half_precision_are_watched_with_their_gradients(dtype, hybridize):
+    net = Scale()
+    net.initialize(mx.init.Constant(2))
+    net.cast(dtype)
+    if hybridize:
+        net.hybridize()
+    trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.125, "multi_precision": True})
+    with hookline.watch(net, progress=False) as w, hookline.record(net, grads=True) as rec:
+        with autograd.record():
+            loss = net(nd.ones((5, 3))).sum()
+        loss.backward()
+        if dtype == "float16":  # MXNet has no optimizer for bfloat16 on the CPU
+            trainer.step(1)
+        else:
+            w.before_step()
+            net.weight.set_data(nd.full(3, 1.375).astype(dtype))
+            w.after_step()
+    wanted = {"param": 2.0, "param_grad": 5.0, "update": -0.625}
+    assert {kind: w.rows("weight", kind=kind)[0]["mean"] for kind in wanted} == wanted
+    assert w.rows("weight", kind="update")[0]["lost"] == 0
+    assert rec[""].param_grads["weight"].dtype == np.dtype(dtype)
+    np.testing.assert_array_equal(
+        hookline.backends.resolve(net).host(rec[""].param_grads["weight"]), np.full(3, 5)
+    )
+
+
+def test_a_summary_names_half_precision():
+    net = Scale()
+    net.initialize()
+    net.cast(BFLOAT16)
+    assert "bfloat16" in str(hookline.summary(net, nd.ones((5, 3))).to_dict())

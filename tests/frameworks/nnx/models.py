@@ -100,6 +100,48 @@ class Kwargs(nnx.Module):
         return self.scaled(x, factor=3.0, add=x * 2)
 
 
+class Attention(nnx.Module):
+    def __call__(self, query, key, value):
+        return query * 2 + key * 3 + value * 5
+
+
+class Attend(nnx.Module):
+    def __init__(self):
+        self.attend = Attention()
+
+    def __call__(self, x):
+        return self.attend(x, x, value=x) + x * 7
+
+
+class Outputs(nnx.Module):
+    def __call__(self, x):
+        h = x * 2
+        return h, h + 1, h
+
+
+class Several(nnx.Module):
+    def __init__(self):
+        self.several = Outputs()
+
+    def __call__(self, x):
+        a, b, c = self.several(x)
+        return a * 3 + b * 5 + c * 7
+
+
+class Handing(nnx.Module):
+    def __call__(self, x):
+        return x * 2, x
+
+
+class Handed(nnx.Module):
+    def __init__(self):
+        self.handed = Handing()
+
+    def __call__(self, x):
+        a, b = self.handed(x)
+        return a + a * 4 + b * 3 + x * 4
+
+
 class Silent(nnx.Module):
     def __init__(self):
         self.used, self.unused = Times(2), Times(3)
@@ -127,6 +169,14 @@ class Relu(nnx.Module):
         return jax.nn.relu(x)
 
 
+class Norm(nnx.Module):
+    def __init__(self):
+        self.norm = nnx.BatchNorm(3, rngs=nnx.Rngs(0))
+
+    def __call__(self, x):
+        return self.norm(x)
+
+
 class Mlp(nnx.Module):
     def __init__(self, sizes=(4, 3, 2), weights=reference.WEIGHTS):
         rngs = nnx.Rngs(0)
@@ -144,5 +194,21 @@ class Mlp(nnx.Module):
 
 MODELS = {
     kind.__name__.lower(): kind
-    for kind in (Chain, Branch, Shared, Same, Fork, Join, Kwargs, Silent, Point, Points, Mlp)
+    for kind in (
+        Chain,
+        Branch,
+        Shared,
+        Same,
+        Fork,
+        Join,
+        Kwargs,
+        Attend,
+        Several,
+        Handed,
+        Silent,
+        Point,
+        Points,
+        Norm,
+        Mlp,
+    )
 }

@@ -1,6 +1,7 @@
 """Hooks in code that JAX transforms: jit, grad, vmap, scan, remat, against values computed without hookline."""
 
 import gc
+import threading
 import weakref
 
 import jax
@@ -269,8 +270,6 @@ def test_forward_mode_passes_where_no_gradients_are_recorded():
         _, tangent = jax.jvp(lambda x: model(x), (X,), (jnp.ones_like(X),))
     equal(tangent, jnp.full_like(X, 30))
     equal(rec["block"].output, X * 6)
-    with hookline.record(model, grads=True), pytest.raises(TypeError, match="forward-mode"):
-        jax.jvp(lambda x: model(x), (X,), (jnp.ones_like(X),))
 
 
 def test_a_hook_that_looks_gets_values_at_every_run():
@@ -348,15 +347,18 @@ def test_an_error_of_a_hook_in_compiled_code_comes_with_its_site_and_type():
     assert hookline.installed(model) == []
 
 
-def test_an_error_of_keep_is_raised_at_the_end_of_the_block():
+def test_an_error_of_keep_is_told_and_ends_no_training():
     model = Chain()
 
     def fails(tensor):
         raise KeyError("mine")
 
-    with pytest.raises(hookline.HookError, match="keep function") as caught, hookline.record(model, keep=fails):
-        run(model, X)
-    assert isinstance(caught.value.__cause__, KeyError)
+    with (
+        pytest.warns(UserWarning, match="keep .*raised KeyError"),
+        hookline.record(model, keep=fails) as rec,
+    ):
+        equal(run(model, X), X * 30)
+    assert all("keep function raised" in (entry.why or "") for entry in rec.audit())
     assert type(model) is Chain
     equal(run(model, X), X * 30)
 
@@ -486,3 +488,59 @@ def test_compiled_for_other_shapes_and_types():
             equal(run(model, x), x * 2)
         equal(rec[""].output, x * 2)
         assert rec[""].output.dtype == x.dtype
+
+
+FORWARD_MODES = {
+    "jvp": lambda f, x: jax.jvp(f, (x,), (x,)),
+    "jacfwd": lambda f, x: jax.jacfwd(f)(x),
+    "jvp in jit": lambda f, x: jax.jit(lambda x: jax.jvp(f, (x,), (x,)))(x),
+    "jvp of vmap": lambda f, x: jax.jvp(jax.vmap(f), (x,), (x,)),
+    "grad of jvp": lambda f, x: jax.grad(lambda x: jax.jvp(f, (x,), (x,))[1].sum())(x),
+}
+HEARING = {
+    "record": lambda model: hookline.record(model, grads=True),
+    "watch": lambda model: hookline.watch(model, progress=False),
+    "backward hook": lambda model: hookline.register_backward_hook(model, lambda m, i, o: None, "block"),
+    "backward pre-hook": lambda model: hookline.register_backward_pre_hook(model, lambda m, o: None, "block"),
+    "edit": lambda model: hookline.edit(model, {"block:grad_input": lambda grads: grads}),
+    "op hook": lambda model: hookline.register_op_hook(model, lambda *told: None),
+}
+
+
+@pytest.mark.parametrize("mode", FORWARD_MODES)
+@pytest.mark.parametrize("hearing", HEARING)
+def test_forward_mode_is_refused_where_gradients_are_heard(hearing, mode):
+    model = Chain()
+    wanted = FORWARD_MODES[mode](lambda x: model(x) ** 2, X)
+    with pytest.raises(hookline.Unsupported, match="inside of jvp"), HEARING[hearing](model):
+        FORWARD_MODES[mode](lambda x: model(x) ** 2, X)
+    assert hookline.installed(model) == []
+    with hookline.record(model, inputs=True) as rec:  # values alone are fine
+        found = FORWARD_MODES[mode](lambda x: model(x) ** 2, X)
+    jax.tree.map(equal, found, wanted)
+    assert rec.audit()["block"].fired
+
+
+def test_forward_mode_around_reverse_mode_hears_gradients():
+    model = Chain()
+    with hookline.record(model, "block", grads=True) as rec:
+        hessian = jax.hessian(lambda x: (model(x) ** 2).sum())(X)
+    equal(hessian.reshape(6, 6), jnp.eye(6) * 1800)
+    assert rec["block"].calls
+    with hookline.record(model, "block", grads=True):  # what is differentiated here does not go through the model
+        jax.jvp(lambda y: y * model(X).sum(), (1.0,), (1.0,))
+
+
+def test_calls_of_compiled_code_are_told_to_the_blocks_of_all_threads():
+    # JAX does not tell which thread runs a program: docs/frameworks/nnx.md says so.
+    model = Chain()
+    run(model, X)
+    with hookline.record(model, "block") as rec:
+        run(model, X)
+        other = threading.Thread(target=lambda: run(model, X * 2).block_until_ready())
+        other.start()
+        other.join()
+    assert sorted(float(call.output.sum()) for call in rec["block"].calls) == [
+        float((X * 6).sum()),
+        float((X * 12).sum()),
+    ]

@@ -7,7 +7,7 @@ tells a user that something is not there comes from here: `Framework.need`, the 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from hookline.errors import Unsupported
@@ -62,7 +62,8 @@ class Framework:
 
     `roots` are the top-level packages that its models and tensors come from, `home` the module whose
     `BACKEND` enters it, `package` what pip installs, `tested` the versions (from, below) that the
-    conformance suite runs on, `compiles` what its compiled code is called.
+    conformance suite runs on, `compiles` what its compiled code is called, `since` the versions from
+    which on a feature is there, where that is not the first.
 
     >>> tiny = Framework("tiny", "tiny", ("tiny",), "x", "a tiny.Net", ("1", "2"), dict.fromkeys(FEATURES, YES))
     >>> tiny.can("record"), tiny.covers("1.9.1"), tiny.covers("2.0")
@@ -77,6 +78,7 @@ class Framework:
     tested: tuple[str, str]
     answers: Mapping[str, No | None]
     compiles: str = ""
+    since: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if set(self.answers) != set(FEATURES):
@@ -98,6 +100,21 @@ class Framework:
         assert answer is not None, f"{self.name} declares {feature!r} as there"
         what = asked or FEATURES[feature].replace("`", "")
         return Unsupported(backend=self.name, feature=what, why=answer.why, instead=answer.instead)
+
+    def is_too_old(self, feature: str, version: str) -> bool:
+        """Whether the feature is there in later versions of the framework only."""
+        return _numbers(version) < _numbers(self.since.get(feature, "0"))
+
+    def need_version(self, feature: str, version: str) -> None:
+        """Unsupported where this version of the framework is too old for the feature."""
+        if self.is_too_old(feature, version):
+            first = f"{self.package} {self.since[feature]}"
+            raise Unsupported(
+                backend=self.name,
+                feature=FEATURES[feature].replace("`", ""),
+                why=f"it needs {first} or newer, and this is {version}",
+                instead=f"install {first}, or do without",
+            )
 
     def covers(self, version: str) -> bool:
         """Whether the suite runs on this version of the framework."""

@@ -17,7 +17,7 @@ def markdown(frameworks: Iterable[Framework]) -> str:
         "| a model is | " + " | ".join(framework.models for framework in shown) + " |",
     ]
     for feature, what in FEATURES.items():
-        cells = ["yes" if framework.can(feature) else "no" for framework in shown]
+        cells = [_answer(framework, feature) for framework in shown]
         lines.append(f"| {what} | {' | '.join(cells)} |")
     for framework in shown:
         noes = {feature: answer for feature, answer in framework.answers.items() if answer is not None}
@@ -25,6 +25,12 @@ def markdown(frameworks: Iterable[Framework]) -> str:
             lines += ["", f"Where {framework.name} has no:", ""]
             lines += [f"- {FEATURES[feature]}: {no.why}. Instead: {no.instead}." for feature, no in noes.items()]
     return "\n".join(lines) + "\n"
+
+
+def _answer(framework: Framework, feature: str) -> str:
+    if feature in framework.since:
+        return f"from {framework.package} {framework.since[feature]}"
+    return "yes" if framework.can(feature) else "no"
 
 
 def _versions(framework: Framework) -> str:

@@ -8,7 +8,8 @@ FRAMEWORK = Framework(
     roots=("torch",),
     home="hookline.backends.torch",
     models="a torch.nn.Module",
-    tested=("2.13", "2.14"),
+    tested=("2.6", "2.16"),
     answers=answers(),
     compiles="torch.compile",
+    since={"compiled": "2.13"},  # docs/versions.md tells what happens before
 )

@@ -39,7 +39,7 @@ class MindSporeBackend(Tapping, Running, Common):
     forward_of = staticmethod(cells.forward_of)
     has_forward = staticmethod(cells.has_construct)
     why_silent = staticmethod(cells.why_silent)
-    own_parameters = staticmethod(compat.parameters)
+    own_parameters = staticmethod(cells.own_parameters)
     place = staticmethod(taps.place)
     replace_forward = staticmethod(replace_construct)
     tap = staticmethod(gradients.tap)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -39,6 +39,12 @@ def _below(cell: nn.Cell, name: str, above: tuple[int, ...]) -> Iterator[tuple[s
             yield from _below(part, dot + own, (*above, id(cell)))
 
 
+def own_parameters(module: nn.Cell) -> dict[str, Any]:
+    """A cell's own parameters by attribute, without moving statistics."""
+    found = compat.parameters(module).items()
+    return {name: parameter for name, parameter in found if not compat.is_state(name, parameter)}
+
+
 def tensors_of(model: nn.Cell) -> dict[str, Any]:
     """Every parameter and buffer by its dotted name, tied ones under each of their names."""
     found = {}
@@ -53,7 +59,7 @@ def has_construct(module: nn.Cell) -> bool:
     return not isinstance(module, HOLDERS) and type(module).construct is not nn.Cell.construct
 
 
-def why_silent(modules: dict[str, Any], name: str) -> str | None:
+def why_silent(modules: dict[str, Any], name: str, silent: Collection[str] = ()) -> str | None:
     """What is known of a cell that never fired."""
     cell = modules[name]
     if not has_construct(cell):

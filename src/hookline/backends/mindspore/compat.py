@@ -7,6 +7,7 @@ bprop, and gives no order; `Tensor` tells nobody whether it is part of a graph.
 from __future__ import annotations
 
 import os
+import sys
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack
@@ -16,6 +17,35 @@ import mindspore as ms
 from mindspore import nn
 from mindspore.common.recompute import _RecomputeCell, _RecomputeHandle
 from mindspore.graph import api
+from mindspore.ops.composite import base
+
+# `mindspore.ops.function.grad` is the function of that name as well, which hides the folder.
+_grad_func = sys.modules["mindspore.ops.function.grad.grad_func"]
+
+DIFFERENTIATED = (
+    (base, "_pynative_func_grad_forward"),
+    (_grad_func, "_pynative_func_grad_forward"),
+    (nn.Cell, "_complex_call"),
+)
+"""What runs a forward that is differentiated: functions of it and its arguments."""
+
+
+def differentiation(forward: Any) -> tuple[bool, bool, bool]:
+    """Whether a forward is under way that is differentiated, and what marks this one has, if it is a cell."""
+    under_way = bool(api._pynative_executor.grad_flag())
+    if not isinstance(forward, nn.Cell):
+        return under_way, False, False
+    return under_way, bool(forward.requires_grad), bool(forward.is_top_cell)
+
+
+def set_differentiation(forward: Any, state: tuple[bool, bool, bool]) -> None:
+    """Puts back what `differentiation` told before this forward; it has failed."""
+    under_way, requires_grad, is_top_cell = state
+    if isinstance(forward, nn.Cell):
+        forward.requires_grad, forward.is_top_cell = requires_grad, is_top_cell
+    if not under_way and api._pynative_executor.grad_flag():
+        api._pynative_executor.clear_res()
+        api._pynative_executor.set_grad_flag(False)
 
 
 def hook_dicts(cell: nn.Cell, *, after: bool) -> tuple[OrderedDict[Any, Any], dict[Any, bool]]:
@@ -47,6 +77,11 @@ def parts(cell: nn.Cell) -> dict[str, nn.Cell]:
 def parameters(module: nn.Cell) -> dict[str, Any]:
     """A cell's own parameters by attribute; `parameters_and_names` has names that are global."""
     return {name: parameter for name, parameter in module._params.items() if parameter is not None}
+
+
+def is_state(name: str, parameter: Any) -> bool:
+    """Whether a parameter is no weight but a moving statistic, as those of BatchNorm: nothing else tells them."""
+    return name in ("moving_mean", "moving_variance") and not parameter.requires_grad
 
 
 def buffers(cell: nn.Cell) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 from mindspore import nn
@@ -10,6 +11,7 @@ from mindspore import nn
 from hookline.backends.capabilities import capabilities
 from hookline.backends.forwards import ReplacedForward
 from hookline.backends.mindspore import compat
+from hookline.backends.mindspore.failing import clean_after_failures
 from hookline.backends.tap import Label
 from hookline.errors import Unsupported
 
@@ -35,11 +37,8 @@ setattr(ReplacedConstruct, compat.PARSED, property(_refuse))
 
 def replace_construct(module: nn.Cell, fn: Callable[..., Any], label: Label) -> Callable[[], None]:
     """Has `fn(original_construct, *args, **kwargs)` run in place of the construct; returns the undoing."""
-    restore = compat.forget_compiled()
-    remove = ReplacedConstruct(module, fn, label).place()
-
-    def undo() -> None:
-        remove()
-        restore()
-
-    return undo
+    with ExitStack() as placed:
+        placed.callback(clean_after_failures())
+        placed.callback(compat.forget_compiled())
+        placed.callback(ReplacedConstruct(module, fn, label).place())
+        return placed.pop_all().close

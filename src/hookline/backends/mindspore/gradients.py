@@ -54,23 +54,16 @@ class JoinedInputs(Passage):
     """
 
     def __init__(self, backend: Tapping, sink: JointSink, on_output: GradSink) -> None:
-        super().__init__(
-            partial(backend.joined, sink=self._arrives), partial(backend.heard, sink=self._told), backend.live
-        )
-        self._live, self._sink, self._on_output = backend.live, sink, on_output
-        self._places = 0
+        super().__init__(backend, partial(backend.joined_at, sink=self._arrives), self._told)
+        self._sink, self._told_output = sink, on_output
         self._arrived = self._waiting = False
-
-    def enter(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
-        self._places = self._live((args, kwargs))[1]
-        return super().enter(args, kwargs)
 
     def _arrives(self, grads: list[Any]) -> list[Any] | None:
         self._arrived = True
         return self._sink(grads)
 
     def _told(self, numbers: list[int], grad: Any) -> None:
-        self._on_output(numbers, grad)
+        self._told_output(numbers, grad)
         if self.live and not self._waiting:
             self._waiting, self._arrived = True, False
             compat.after_backward(self._ends)
@@ -78,7 +71,7 @@ class JoinedInputs(Passage):
     def _ends(self) -> None:
         self._waiting = False
         if not self._arrived:
-            self._sink([None] * self._places)
+            self._sink([None] * self.places)
 
 
 def hear_parameters(module: nn.Cell, sink: Callable[[str, Any], None], label: Label) -> Callable[[], None]:

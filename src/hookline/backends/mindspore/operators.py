@@ -22,6 +22,7 @@ from mindspore import nn
 from hookline.backends.mindspore import compat
 from hookline.backends.mindspore.cells import walk
 from hookline.backends.mindspore.constructs import ReplacedConstruct
+from hookline.backends.mindspore.failing import clean_after_failures
 from hookline.backends.mindspore.gradients import is_live, tap
 from hookline.backends.operators import BACKWARD, FORWARD, Operator, OpListener, Scope, Step
 from hookline.backends.tap import Label
@@ -41,6 +42,7 @@ def hook_operators(
             inside.setdefault(id(part), (f"{name}.{below}" if name and below else name or below, part))
     mode = OperatorMode(listener)
     with ExitStack() as placed:
+        placed.callback(clean_after_failures())
         placed.callback(mode.close)
         placed.callback(compat.around_backward(mode.backward))
         placed.callback(compat.forget_compiled())

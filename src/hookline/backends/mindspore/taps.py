@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from hookline.backends.changing import changing
 from hookline.backends.mindspore import compat
 from hookline.backends.mindspore.constructs import refused
+from hookline.backends.mindspore.failing import clean_after_failures
 from hookline.backends.tap import Rank, Tap, Wish, backwards_in_order, put_in_order
 
 KEYS = {"first": "hookline.first", "among": "hookline.among", "last": "hookline.last"}
@@ -95,28 +97,31 @@ class Gone:
 
 def place(wishes: list[Wish]) -> Callable[[], None]:
     """Puts a tap into a dispatcher of its cell for each wish; returns what takes them all out again."""
-    placed: list[tuple[Any, Dispatcher, str, Tap]] = []
-    restore = compat.forget_compiled()
+    placed: list[tuple[Any, str, Tap]] = []
+    undone = [clean_after_failures(), compat.forget_compiled()]
 
+    @changing
     def remove() -> None:
-        for cell, dispatcher, key, tap in placed:
-            dispatcher.taps = tuple(other for other in dispatcher.taps if other is not tap)
-            if not dispatcher.taps:
-                _take_out(cell, dispatcher, key)
-        if placed:
-            placed.clear()
-            restore()
+        # May be cut short and run again: each step can be done twice.
+        for cell, key, tap in placed:
+            _take_off(cell, key, tap)
+        placed.clear()
+        for undo in undone:
+            undo()
+
+    @changing
+    def put(cell: Any, key: str, tap: Tap) -> None:
+        dispatcher = _dispatcher(cell, tap.after, key)
+        dispatcher.taps = _sorted((*dispatcher.taps, tap), after=tap.after)
 
     try:
         for cell, tap in wishes:
             key = KEYS[_place_of(tap)]
-            dispatcher = _dispatcher(cell, tap.after, key)
             put_in_order(tap)
-            dispatcher.taps = _sorted((*dispatcher.taps, tap), after=tap.after)
-            placed.append((cell, dispatcher, key, tap))
+            placed.append((cell, key, tap))
+            put(cell, key, tap)
     except BaseException:
         remove()
-        restore()
         raise
     return remove
 
@@ -140,6 +145,16 @@ def _dispatcher(cell: Any, after: bool, key: str) -> Dispatcher:
         hooks.move_to_end(KEYS["first"], last=False)
     found: Dispatcher = hooks[key]
     return found
+
+
+def _take_off(cell: Any, key: str, tap: Tap) -> None:
+    """Takes a tap off a cell, and with the last one the dispatcher."""
+    dispatcher = compat.hook_dicts(cell, after=tap.after)[0].get(key)
+    if not isinstance(dispatcher, Dispatcher):
+        return
+    dispatcher.taps = tuple(other for other in dispatcher.taps if other is not tap)
+    if not dispatcher.taps:
+        _take_out(cell, dispatcher, key)
 
 
 def _take_out(cell: Any, dispatcher: Dispatcher, key: str) -> None:

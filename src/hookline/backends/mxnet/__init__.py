@@ -18,7 +18,6 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 import mxnet
-import numpy as np
 from mxnet import autograd, gluon
 
 from hookline.backends.capabilities import capabilities
@@ -29,6 +28,7 @@ from hookline.backends.mxnet import (
     compat,
     describing,
     functions,
+    holding,
     operators,
     parameters,
     swapping,
@@ -73,7 +73,6 @@ class MxnetBackend(Tapping, Running, Common):
     dtype = staticmethod(values.dtype)
     address = staticmethod(values.address)
     why_silent = staticmethod(blocks.why_silent)
-    remarks = staticmethod(parameters.remarks)
     has_forward = staticmethod(blocks.has_forward)
     tensor_fact = staticmethod(describing.tensor_fact)
     zeros = staticmethod(describing.zeros)
@@ -129,7 +128,13 @@ class MxnetBackend(Tapping, Running, Common):
         return unseen
 
     def has_fractions(self, tensor: Any) -> bool:
-        return str(np.dtype(tensor.dtype).kind) == "f"
+        return values.is_float(tensor)
+
+    def remarks(self, modules: dict[str, Any]) -> dict[str, str]:
+        found = holding.remarks(modules)
+        for name, remark in parameters.remarks(modules).items():
+            found[name] = f"{found[name]}; {remark}" if name in found else remark
+        return found
 
     # Training
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -95,7 +95,7 @@ def has_forward(module: Any) -> bool:
     return bool(kind.forward is not gluon.Block.forward)
 
 
-def why_silent(modules: dict[str, Any], name: str) -> str | None:
+def why_silent(modules: dict[str, Any], name: str, silent: Collection[str] = ()) -> str | None:
     """What the block itself tells of why it was never called."""
     block = modules[name]
     if not has_forward(block):

@@ -19,7 +19,7 @@ from hookline.errors import InvalidArgument
 def tensor_fact(tensor: Any) -> TensorFact:
     """Shape, dtype, context and bytes of an tensor."""
     shape = tuple(map(int, tensor.shape))
-    return TensorFact(shape, np.dtype(tensor.dtype).name, str(tensor.context), values.nbytes(tensor))
+    return TensorFact(shape, values.dtype_name(tensor.dtype), str(tensor.context), values.nbytes(tensor))
 
 
 def held_by(block: Any) -> tuple[ParameterFact, ...]:
@@ -40,7 +40,9 @@ def held_by(block: Any) -> tuple[ParameterFact, ...]:
         device = str(parameter.list_ctx()[0]) if there else ""
         trainable = parameter.grad_req != "null"
         facts.append(
-            ParameterFact(id(parameter), name, count, count * dtype.itemsize, dtype.name, device, trainable)
+            ParameterFact(
+                id(parameter), name, count, count * dtype.itemsize, values.dtype_name(dtype), device, trainable
+            )
         )
     return tuple(facts)
 

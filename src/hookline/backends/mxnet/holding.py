@@ -2,9 +2,10 @@
 
 A hybridized block runs one compiled graph and never calls what is in it, so hooks there would be silent. With a
 tap inside, it runs as it is written, and so does all that is in it: compiling each part for itself would take
-longer than it saves. Outputs, gradients, running statistics and Dropout's random numbers are to the last bit the
-same (tests/frameworks/mxnet/test_hybridized.py); the compiled graph is kept and runs again afterwards. No tap is
-ever part of a graph, so none can go on running in one.
+longer than it saves. Outputs, gradients, running statistics and Dropout's random numbers are the same
+(tests/frameworks/mxnet/test_hybridized.py), but where oneDNN chooses other kernels for a graph than for its
+operators one by one: these may round otherwise, and `remarks` says so. The compiled graph is kept and runs again
+afterwards. No tap is ever part of a graph, so none can go on running in one.
 
 A graph that `optimize_for` has rewritten may compute something else, and raises Unsupported.
 """
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 from hookline.backends.mxnet import blocks, compat
 from hookline.backends.protocol import Undo
@@ -30,6 +31,21 @@ class Held:
 
 
 _held: WeakKeyDictionary[Any, Held] = WeakKeyDictionary()
+
+_taken_apart: WeakSet[Any] = WeakSet()
+"""Blocks that are compiled, alone or as a part, and had to run as written for the taps that came last."""
+
+AS_WRITTEN = (
+    "this net is hybridized, and with hooks inside it runs as it is written; for its compiled graph oneDNN may "
+    "choose other kernels, which differ in the last digits (MXNET_MKLDNN_ENABLED=0 does without them)"
+)
+
+
+def remarks(modules: dict[str, Any]) -> dict[str, str]:
+    """What taps changed by having a net run as it is written: {site: sentence}."""
+    if not compat.has_layouts_of_its_own():
+        return {}
+    return {name: AS_WRITTEN for name, block in modules.items() if block in _taken_apart}
 
 
 def hold_around(tapped: Iterable[Any], *, themselves: bool = False) -> Undo:
@@ -50,6 +66,8 @@ def hold_around(tapped: Iterable[Any], *, themselves: bool = False) -> Undo:
         held = _held.setdefault(block, Held(block))
         held.count += 1
         compat.set_active(block, False)
+    for block in tapped:
+        (_taken_apart.add if _would_be_compiled(block) else _taken_apart.discard)(block)
 
     def release() -> None:
         while holding:
@@ -69,6 +87,14 @@ def hold_again() -> None:
     for block, held in list(_held.items()):
         _note(block, held)
         compat.set_active(block, False)
+        if held.active:
+            _taken_apart.add(block)
+
+
+def _would_be_compiled(block: Any) -> bool:
+    """Whether a block that runs as written would be compiled without taps, alone or as a part."""
+    around = (_held.get(above) for above in (block, *blocks.ancestors(block)))
+    return any(held is not None and held.active for held in around)
 
 
 def _refuse_if_rewritten(block: Any) -> None:

@@ -167,6 +167,7 @@ class BlockHook:
             del _hooks[id(self._block)]
             while self._undo:
                 self._undo.pop()()
+            self._block = self._graph = None  # C++ never lets go of this hook
 
     def run(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """A call of the block: what is told meanwhile belongs to a forward."""

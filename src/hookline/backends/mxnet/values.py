@@ -15,13 +15,15 @@ from hookline.backends.mxnet import compat
 from hookline.backends.protocol import Address
 from hookline.errors import InvalidArgument
 
+_BFLOAT16 = np.dtype([("bfloat16", np.uint16)])  # what MXNet has for it: numpy has nothing
+
 _CONTEXT = re.compile(r"(cpu|gpu|cpu_pinned|cpu_shared)(?:[(:](\d+)\)?)?")
 
 
 def snapshot(tensor: Any, device: Any = None, dtype: Any = None) -> Any:
     """A copy that no later operation can change, without history."""
     tensor = tensor.detach()
-    if dtype is not None and np.dtype(tensor.dtype).kind == "f":  # token ids and masks stay what they are
+    if dtype is not None and is_float(tensor):  # token ids and masks stay what they are
         tensor = tensor.astype(dtype)  # a copy, even where the dtype is the same
     elif type(tensor) is compat.NDArray:
         tensor = mxnet.nd.identity(tensor)  # half the time of copy()
@@ -31,9 +33,23 @@ def snapshot(tensor: Any, device: Any = None, dtype: Any = None) -> Any:
 
 
 def host(tensor: Any) -> NDArray[Any]:
-    """The values as a numpy array of their own; of a sparse tensor with its zeros."""
+    """The values as a numpy array of their own; of a sparse tensor with its zeros, of bfloat16 as float32."""
     values: NDArray[Any] = tensor.asnumpy()
-    return values
+    if values.dtype != _BFLOAT16:
+        return values
+    bits: NDArray[Any] = values.view(np.uint16).astype(np.uint32) << np.uint32(16)
+    return bits.view(np.float32)
+
+
+def is_float(tensor: Any) -> bool:
+    """Whether a tensor has numbers with fractions."""
+    dtype = np.dtype(tensor.dtype)
+    return dtype.kind == "f" or bool(dtype == _BFLOAT16)
+
+
+def dtype_name(dtype: Any) -> str:
+    """The name of an array's dtype."""
+    return "bfloat16" if np.dtype(dtype) == _BFLOAT16 else str(np.dtype(dtype).name)
 
 
 def from_host(array: NDArray[Any]) -> Any:
@@ -53,7 +69,7 @@ def unlike(new: Any, old: Any) -> str:
     if new.shape != old.shape:
         return f"shape {tuple(old.shape)} is wanted, {tuple(new.shape)} came"
     if new.dtype != old.dtype:
-        return f"{np.dtype(old.dtype).name} is wanted, {np.dtype(new.dtype).name} came"
+        return f"{dtype_name(old.dtype)} is wanted, {dtype_name(new.dtype)} came"
     return "" if new.context == old.context else f"an array on {old.context} is wanted, one on {new.context} came"
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 from flax import nnx
 from jax._src import core, source_info_util
+from jax._src.interpreters import ad, batching
 from jax.extend.core import get_opaque_trace_state
 
 with jax.ensure_compile_time_eval():
@@ -25,6 +26,13 @@ def outermost_trace() -> Any:
     while not isinstance(above := getattr(trace, "parent_trace", None), (core.EvalTrace, type(None))):
         trace = above
     return trace
+
+
+def in_forward_mode(array: Any) -> bool:
+    """Whether `jvp` carries a derivative along with this array, and no reverse mode takes it on before."""
+    while isinstance(array, batching.BatchTracer):
+        array = array.val
+    return isinstance(array, ad.JVPTracer)
 
 
 def attributes(node: Any) -> Iterator[tuple[str, Any]]:

@@ -11,12 +11,12 @@ from typing import Any
 import jax
 from flax import nnx
 
-from hookline.backends.nnx.compat import is_symbolic_zero, tracing
+from hookline.backends.nnx.compat import in_forward_mode, is_symbolic_zero, tracing
 from hookline.backends.nnx.leaves import Array, StandIn, is_float
 from hookline.backends.nnx.replay import Ear, hearing
 from hookline.backends.protocol import GradSink, JointSink
-from hookline.backends.tapping import Found, Tapping
-from hookline.trees import map_leaves
+from hookline.backends.tapping import Tapping, spread
+from hookline.errors import Unsupported
 
 Backward = Callable[[list[Any], list[Any]], "list[Any] | None"]
 """Takes what was carried along and the gradients, None where there is none; may return others."""
@@ -36,6 +36,18 @@ class Note:
         return hash(self.word)
 
 
+def refuse_forward_mode(arrays: list[Any], what: str) -> None:
+    """Unsupported where one of the arrays is on its way through jvp: JAX would only say that it can't go on."""
+    if any(map(in_forward_mode, arrays)):
+        raise Unsupported(
+            backend="nnx",
+            feature=f"{what} inside of jvp (jacfwd)",
+            why="JAX has no forward derivative of code with a backward of its own, by which this is heard",
+            instead="leave it out here (record or watch with grads=False and without ops, no hooks on gradients "
+            "or operators), or differentiate by grad, vjp or jacrev",
+        )
+
+
 def led(
     arrays: list[Any],
     backward: Callable[..., Any],
@@ -46,6 +58,7 @@ def led(
 
     `word` is what `on_forward` gave when the differentiation went by here.
     """
+    refuse_forward_mode(arrays, "hearing gradients")
 
     @jax.custom_vjp  # type: ignore[untyped-decorator]
     def identity(carried: Any, *arrays: Any) -> tuple[Any, ...]:
@@ -110,12 +123,12 @@ class _JoinedInputs:
             self._entered = True
 
         def backward(word: Any, carried: Any, grads: list[Any]) -> list[Any] | None:
-            new = self._sink(_spread(found_at, grads, self._places))
-            return None if new is None else [new[at[0]] for at in found_at]
+            new = self._sink(spread(at, grads, self._places))
+            return None if new is None else [new[number] for number in at]
 
-        found_at = [at for _, at in found]
-        new = led([leaf for leaf, _ in found], backward, on_forward=note)
-        both: tuple[Any, Any] = _relaid((args, kwargs), found, new)
+        at = [number for number, _ in found]
+        new = led([leaf for _, leaf in found], backward, on_forward=note)
+        both: tuple[Any, Any] = self._taps.laid((args, kwargs), dict(zip(at, new, strict=True)))
         return both
 
     def leave(self, output: Any, call: int, references: int) -> Any:
@@ -128,32 +141,15 @@ class _JoinedInputs:
             return entered
 
         def backward(entered: bool, carried: Any, grads: list[Any]) -> None:
-            for at, grad in zip(found_at, grads, strict=True):
+            for number, grad in zip(at, grads, strict=True):
                 if grad is not None:
-                    self._on_output(at, grad)
+                    self._on_output([number], grad)
             if not entered:
                 self._sink([None] * self._places)
 
-        found_at = [at for _, at in found]
-        return _relaid(output, found, led([leaf for leaf, _ in found], backward, on_forward=note))
+        at = [number for number, _ in found]
+        new = led([leaf for _, leaf in found], backward, on_forward=note)
+        return self._taps.laid(output, dict(zip(at, new, strict=True)))
 
 
-def _spread(found_at: list[list[int]], grads: list[Any], places: int) -> list[Any]:
-    shown: list[Any] = [None] * places
-    for at, grad in zip(found_at, grads, strict=True):
-        for number in at:
-            shown[number] = grad
-    return shown
-
-
-def _relaid(tree: Any, found: Found, new: list[Any]) -> Any:
-    fresh = {id(leaf): one for (leaf, _), one in zip(found, new, strict=True)}
-    return map_leaves(lambda leaf: fresh.get(id(leaf), leaf), tree, Array)
-
-
-def distinct(tree: Any) -> Found:
-    """The different arrays of `tree` that have gradients, with the numbers of their places."""
-    return NNXGradients().live(tree)[0]
-
-
-relaid = _relaid
+tapping = NNXGradients()

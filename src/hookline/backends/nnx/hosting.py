@@ -10,6 +10,7 @@ import dis
 import inspect
 import itertools
 import types
+import weakref
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -63,7 +64,8 @@ class HostedHook:
     def _sent(self, args: tuple[Any, ...]) -> None:
         """Has the hook called with the values of `args` whenever the code that is traced now runs."""
         hook, label = self._hook, self._label
-        args = tuple(self._lasting(arg) if isinstance(arg, nnx.Module) else arg for arg in args)
+        # Programs are kept, and must not keep a model.
+        args = tuple(weakref.ref(self._lasting(arg)) if isinstance(arg, nnx.Module) else arg for arg in args)
         found = list(leaves(args, Array))
         # Not the tracers: this outlives the trace.
         numbers = iter(range(len(found)))
@@ -72,9 +74,10 @@ class HostedHook:
         def call(*values: Any) -> None:
             if label.placed_at and id(label) not in live:  # removed; the program does not know
                 return
+            given = map_leaves(lambda place: values[place.index], template, _Number)
             try:
                 with thread.in_callback():
-                    result = hook(*map_leaves(lambda place: values[place.index], template, _Number))
+                    result = hook(*(arg() if isinstance(arg, weakref.ref) else arg for arg in given))
                 failed = None if result is None else HookError(label.site, label.kind, _BOTH)
             except Exception as error:
                 failed = hook_error(label, hook, error)

@@ -13,7 +13,7 @@ from flax import nnx
 
 from hookline.backends.nnx.compat import bound, inner_jaxpr, is_symbolic_zero, source_line
 from hookline.backends.nnx.events import numbers, program, send
-from hookline.backends.nnx.gradients import Note
+from hookline.backends.nnx.gradients import Note, refuse_forward_mode
 from hookline.backends.nnx.leaves import is_float
 from hookline.backends.nnx.modules import walk
 from hookline.backends.nnx.packing import Packing
@@ -93,7 +93,12 @@ def differentiable(run: Callable[[list[Any]], list[Any]], interpreter: Interpret
         return (result,)
 
     function.defvjp(forwards, backwards, symbolic_zeros=True)
-    return function  # type: ignore[no-any-return]
+
+    def checked(arrays: list[Any]) -> Any:
+        refuse_forward_mode(arrays, "hearing operators")
+        return function(arrays)
+
+    return checked
 
 
 _SCOPE = re.compile(r"@(\d+)#(\d+)@")

@@ -6,7 +6,7 @@ owners first, in order of definition, under every name.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from flax import nnx
@@ -99,7 +99,7 @@ def is_training(model: nnx.Module) -> bool:
     return any(modes) if modes else True
 
 
-def why_silent(modules: dict[str, Any], name: str) -> str | None:
+def why_silent(modules: dict[str, Any], name: str, silent: Collection[str] = ()) -> str | None:
     """What can be told of a module that never fired."""
     module = modules[name]
     if has_no_forward(module):

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 
 from hookline.backends.nnx.compat import swapped_value, tracing
 from hookline.backends.nnx.events import numbers, program, send
-from hookline.backends.nnx.gradients import distinct, led, relaid
+from hookline.backends.nnx.gradients import led, tapping
 from hookline.backends.nnx.leaves import Array, array_of, is_float
 from hookline.backends.nnx.modules import is_training, own_parameters
 from hookline.backends.nnx.operators import listened
@@ -24,6 +24,7 @@ from hookline.backends.nnx.packing import Packing, fingerprint
 from hookline.backends.nnx.posts import RAW, Post, Spec, counts, observes, view_of
 from hookline.backends.nnx.replay import Ear, Gradient, now
 from hookline.backends.tap import Figures, Tap
+from hookline.backends.tapping import shared
 from hookline.errors import Unsupported
 
 
@@ -47,7 +48,9 @@ def forward(post: Post, module: Any, args: Any, kwargs: Any) -> Any:
     own: Callable[..., Any] = partial(post.base.__call__, module)
     if post.op_watchers:
         own = partial(_listened, post, module, own)
-    return own(*args, **kwargs) if post.forward is None else post.forward[0](own, *args, **kwargs)
+    for fn, _ in post.forwards:
+        own = partial(fn, own)
+    return own(*args, **kwargs)
 
 
 def _listened(post: Post, module: Any, own: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
@@ -77,6 +80,7 @@ class _Traced:
         self.training = is_training(module)
         self.mark = next(numbers)
         self.program = program()
+        self.remark: str | None = None  # what listening to gradients may have changed
         self.light = RAW not in spec.inputs | spec.outputs | spec.grads and not spec.params
 
     def call(self, args: Any, kwargs: Any) -> Any:
@@ -125,7 +129,7 @@ class _Traced:
         place = next(numbers)
         made = Packing(output, self._spec.outputs)
         arrays = [mark, *sent, *made.taken()]
-        found = distinct(output)
+        found = tapping.live(output)[0]
 
         def emit(differentiated: bool, arrays: Any) -> None:
             tell = partial(self._tell_end, differentiated, given, made)
@@ -146,19 +150,20 @@ class _Traced:
             emit(True, primals[0])
             return primals[1], tangents[1]
 
-        return relaid(output, found, identity(arrays, [leaf for leaf, _ in found]))
+        new = identity(arrays, [leaf for _, leaf in found])
+        return tapping.laid(output, dict(zip((number for number, _ in found), new, strict=True)))
 
     def _listened(self, which: str, mark: Any, tree: Any) -> Any:
         """`tree` to go on with; gradients of it are sent."""
-        found = distinct(tree)
+        found = tapping.live(tree)[0]
         if not found:
             return tree
-        found_at = [at for _, at in found]
+        at = [number for number, _ in found]
 
         def backward(word: Any, carried: list[Any], grads: list[Any]) -> None:
-            known = [(at, grad) for at, grad in zip(found_at, grads, strict=True) if grad is not None]
+            known = [(number, grad) for number, grad in zip(at, grads, strict=True) if grad is not None]
             packing = Packing([grad for _, grad in known], self._spec.grads)
-            tell = partial(self._tell_gradient, which, packing, [at for at, _ in known])
+            tell = partial(self._tell_gradient, which, packing, [[number] for number, _ in known])
             send(
                 next(numbers),
                 self.program,
@@ -168,7 +173,10 @@ class _Traced:
                 light=self.light,
             )
 
-        return relaid(tree, found, led([leaf for leaf, _ in found], backward, (mark,)))
+        if which == "input":
+            self.remark = shared(found)
+        new = led([leaf for _, leaf in found], backward, (mark,))
+        return tapping.laid(tree, dict(zip(at, new, strict=True)))
 
     def _parameters_listened(self, mark: Any) -> Any:
         """Has the module's parameters led by taps until the returned function is called."""
@@ -215,9 +223,11 @@ class _Traced:
         module, taps = self._taps()
         seen: dict[Figures, tuple[Any, Any]] = {}
         ears: list[Ear] = []
-        with _Telling(differentiated, self.training, ears):
+        with _Telling(differentiated, self.training, ears, self.remark):
             for tap in taps:
                 view = now.view = view_of(tap)
+                if not self._sends_to(tap, view):
+                    continue  # it came when this program was compiled, or running, already
                 if counts(tap):
                     if tap.after:
                         _after(tap, module, (), {}, None)
@@ -229,6 +239,11 @@ class _Traced:
                     _before(tap, module, args, kwargs)
         if self._spec.grads:  # with no ears too: its gradients are nobody else's
             self._post.waiting.called(key, ears)
+
+    def _sends_to(self, tap: Tap, view: Figures) -> bool:
+        """Whether this program sends what a tap needs."""
+        spec, needs = self._spec, tap.needs
+        return not (needs.inputs and view not in spec.inputs) and not (needs.outputs and view not in spec.outputs)
 
     def _tell_gradient(self, which: str, packing: Packing, found_at: list[list[int]], values: list[Any]) -> None:
         def grads(view: Figures) -> list[tuple[list[int], Any]]:
@@ -246,11 +261,13 @@ class _Traced:
 class _Telling:
     """While taps are told of a call: what they may ask of it."""
 
-    def __init__(self, differentiated: bool, training: bool, ears: list[Ear] | None = None) -> None:
-        self._values = True, differentiated, training, ears
+    def __init__(
+        self, differentiated: bool, training: bool, ears: list[Ear] | None = None, remark: str | None = None
+    ) -> None:
+        self._values = True, differentiated, training, ears, remark
 
     def __enter__(self) -> None:
-        now.telling, now.differentiated, now.training, now.ears = self._values
+        now.telling, now.differentiated, now.training, now.ears, now.remark = self._values
 
     def __exit__(self, *error: object) -> None:
-        now.telling, now.differentiated, now.training, now.ears = False, False, None, None
+        now.telling, now.differentiated, now.training, now.ears, now.remark = False, False, None, None, None

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import jax
 from flax import nnx
 
+from hookline.backends.changing import changing
 from hookline.backends.nnx.compat import tracing
 from hookline.backends.nnx.events import failures, later, settled, thread
 from hookline.backends.nnx.modules import has_no_forward, walk
@@ -55,7 +56,7 @@ class Post:
         self.module = weakref.ref(module)
         self.base = base_of(type(module))
         self.taps: list[Tap] = []
-        self.forward: tuple[Callable[..., Any], Label] | None = None
+        self.forwards: tuple[tuple[Callable[..., Any], Label], ...] = ()  # each has those before it as original
         self.number = next(_numbers)
         self.op_watchers: list[Any] = []
         self.param_sinks: list[tuple[Callable[[str, Any], None], Label]] = []
@@ -99,10 +100,10 @@ class Post:
             return
         spec = self.spec()
         traced = [tap for tap in self.taps if not observes(tap)]
-        if spec == Spec() and not traced and self.forward is None:
+        if spec == Spec() and not traced and not self.forwards:
             wanted = self.base
         else:
-            key = spec, tuple(sorted((tap.order, id(tap)) for tap in traced)), id(self.forward)
+            key = spec, tuple(sorted((tap.order, id(tap)) for tap in traced)), tuple(map(id, self.forwards))
             wanted = self._classes.pop(key) if key in self._classes else hooked_class(self, spec)
             self._classes[key] = wanted
             if len(self._classes) > KEPT:
@@ -191,7 +192,23 @@ def hooked_class(post: Post, spec: Spec) -> type:
         "__qualname__": base.__qualname__,
         "__doc__": base.__doc__,
     }
-    return type(base)(base.__name__, (base,), names, pytree=getattr(base, "_pytree__is_pytree", True))
+    kind = _metaclass(type(base))
+    made: type = kind(base.__name__, (base,), names, pytree=getattr(base, "_pytree__is_pytree", True))
+    return made
+
+
+@functools.cache
+def _metaclass(own: type) -> Any:
+    """The class of the classes of modules with taps.
+
+    They are not equal, so programs are compiled for each. But nnx.jit asks after a call, by `!=`, whether a model
+    is still of the class that it had before, and another thread may have attached something meanwhile.
+    """
+
+    def differs(cls: type, other: object) -> bool:
+        return not isinstance(other, type) or base_of(cls) is not base_of(other)
+
+    return type(own.__name__, (own,), {"__ne__": differs, "__hash__": own.__hash__})
 
 
 def place(wishes: list[Wish]) -> Undo:
@@ -206,16 +223,27 @@ def place(wishes: list[Wish]) -> Undo:
     settled()  # what was sent before is not for these taps
     placed: list[tuple[Post, Tap]] = []
 
+    @changing
     def take_away() -> None:
+        # May be cut short and run again: each step can be done twice.
         posts = {id(post): post for post, _ in placed}
         for post, tap in placed:
-            if tap in post.taps:
-                post.taps.remove(tap)
+            post.taps = [other for other in post.taps if other is not tap]
             if not any(other.needs.grads for other in post.taps):
                 post.waiting.clear()
             live.pop(id(tap.label), None)
-        placed.clear()
         _refresh(posts.values())
+        placed.clear()
+
+    @changing
+    def put() -> None:
+        for module, tap in wishes:
+            put_in_order(tap)
+            post = post_of(module)
+            placed.append((post, tap))
+            post.taps = [*post.taps, tap]
+            live[id(tap.label)] = tap.label
+        _refresh({id(post): post for post, _ in placed}.values())
 
     def remove() -> None:
         if not placed:
@@ -228,13 +256,7 @@ def place(wishes: list[Wish]) -> Undo:
         failures.raised(labels)
 
     try:
-        for module, tap in wishes:
-            put_in_order(tap)
-            post = post_of(module)
-            post.taps.append(tap)
-            live[id(tap.label)] = tap.label
-            placed.append((post, tap))
-        _refresh({id(post): post for post, _ in placed}.values())
+        put()
     except BaseException:
         take_away()
         raise
@@ -260,19 +282,27 @@ def placed_on(model: nnx.Module) -> list[Label]:
             found += [tap.label for tap in post.taps]
             found += [label for _, label in post.param_sinks]
             found += [watcher.label for watcher in post.op_watchers]
-            found += [post.forward[1]] if post.forward is not None else []
+            found += [label for _, label in post.forwards]
     return found
 
 
 def replace_forward(module: nnx.Module, fn: Callable[..., Any], label: Label) -> Undo:
     """Has `fn(original, *args, **kwargs)` run in place of the module's `__call__`."""
     post, mine = post_of(module), (fn, label)
-    before, post.forward = post.forward, mine
-    post.refresh()
 
+    @changing
     def restore() -> None:
-        if post.forward is mine:
-            post.forward = before
-            post.refresh()
+        post.forwards = tuple(other for other in post.forwards if other is not mine)
+        post.refresh()
 
+    @changing
+    def put() -> None:
+        post.forwards = (*post.forwards, mine)
+        post.refresh()
+
+    try:
+        put()
+    except BaseException:
+        restore()
+        raise
     return restore

@@ -57,6 +57,7 @@ class _Now(threading.local):
     training: bool | None = None
     ears: list[Ear] | None = None
     view: Figures | None = None
+    remark: str | None = None
     weights: Any = None  # see optimizers
 
 
@@ -66,7 +67,7 @@ now = _Now()
 def hearing(ear: Ear) -> Ear:
     """Has `ear` told of the gradients of the call under way, if taps are told of one."""
     if now.ears is not None:
-        ear.view = now.view
+        ear.view, ear.remark = now.view, now.remark
         now.ears.append(ear)
     return ear
 

@@ -54,6 +54,7 @@ class TorchBackend(Immediate):
     operator_names = staticmethod(operators.operator_names)
     hook_operators = staticmethod(hook_operators)
     in_recompute = staticmethod(compat.in_recompute)
+    calls_under_way = staticmethod(compat.calls_under_way)
     version = staticmethod(values.writes)
     detached = staticmethod(values.detached)
     unseen = staticmethod(values.beside_the_model)

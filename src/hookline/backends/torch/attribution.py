@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 import threading
 from bisect import bisect_right
+from contextlib import ExitStack
 from functools import lru_cache
 from pathlib import Path
 from types import FrameType
@@ -18,6 +19,7 @@ from torch import nn
 
 from hookline.backends.operators import Scope
 from hookline.backends.torch.compat import sequence_number
+from hookline.backends.undoing import stacked
 
 LIMIT = 2**18
 """Marks that a trail keeps. Older ones go: their graphs are long gone in all but the oddest loops."""
@@ -29,25 +31,20 @@ ENTRIES = tuple(str(Path(__file__).with_name(name)) for name in ("operators.py",
 """From these files a model's own code is called: operators that seem to stand in them are the model's."""
 
 
-class _Unseen:
+unseen_threads: dict[object, int] = {}
+
+
+@stacked
+def unseen(stack: ExitStack) -> None:
     """A context in which what runs is no operator of the model: hookline's own work, or a user's for it."""
-
-    def __init__(self) -> None:
-        self.threads: list[int] = []
-
-    def __enter__(self) -> None:
-        self.threads.append(threading.get_ident())
-
-    def __exit__(self, *error: object) -> None:
-        self.threads.remove(threading.get_ident())
-
-
-unseen = _Unseen()
+    here = object()
+    stack.callback(unseen_threads.pop, here, None)
+    unseen_threads[here] = threading.get_ident()
 
 
 def is_unseen() -> bool:
     """Whether this thread is in such a context."""
-    return threading.get_ident() in unseen.threads
+    return threading.get_ident() in list(unseen_threads.values())
 
 
 class Trail:

@@ -24,15 +24,15 @@ from typing import Any
 import torch
 
 from hookline.backends.torch.births import births
-from hookline.backends.torch.compat import EngineRun, graph_task, node_number
+from hookline.backends.torch.compat import EngineRun, graph_task, sequence_number
+from hookline.backends.torch.graph import Graph
 from hookline.backends.torch.leaves import Edge, Region, edge_of_root
-from hookline.backends.torch.ledgers import Claim, Entry, Layout, Ledger, Source, same
+from hookline.backends.torch.ledgers import Claim, Entry, Ledger, Source, same
 from hookline.backends.torch.marks import VIEW, marked
-from hookline.backends.torch.passages import FOREVER, KEY, Passage, Port
+from hookline.backends.torch.passages import Passage
+from hookline.backends.torch.ports import FOREVER, KEY, Port
 
 Tensor = torch.Tensor
-Walked = list[tuple[Any, int, Any]]
-"""(node, its number, its edges)"""
 
 
 class Backward:
@@ -40,9 +40,7 @@ class Backward:
 
     def __init__(self, run: EngineRun) -> None:
         self._run = run
-        self._nodes: Walked = []
-        self._by_number: dict[int, Any] = {}
-        self._written: dict[Any, list[Layout]] | None = None
+        self._graph = Graph(())
         self._passages: list[Passage] = []
         self._claims: dict[int, Claim] = {}
         self._ledgers: dict[Edge, Ledger] = {}
@@ -55,11 +53,11 @@ class Backward:
 
     def begin(self) -> None:
         """Walks the graph and places hooks."""
-        self._walk()
+        self._graph = Graph(self._run.roots)
         # In a second derivative, a simple call may get gradients that its hooks can't tell apart.
-        second = bool(births) and any(births.of(number) != number for _, number, _ in self._nodes)
+        second = bool(births) and any(births.of(number) != number for _, number, _ in self._graph.nodes)
         if self._run.create_graph:
-            for node, number, _ in self._nodes:
+            for node, number, _ in self._graph.nodes:
                 self._hook(node.register_prehook, partial(self._mark_birth, births.of(number)))
         self._find_passages(simple=second)
         if self._ledgers:
@@ -85,38 +83,23 @@ class Backward:
         for undo in self._undo:
             undo()
         for passage in self._passages:
-            passage.by_ledger = False
+            passage.by_ledger, passage.early = False, ()
         if self._run.create_graph:
             births.mark(None)
         # Ledgers and claims know each other: without this they would hold the graph until the collector runs.
         for claim in self._claims.values():
             claim.sources = []
         for ledger in self._ledgers.values():
-            ledger.claims, ledger.users, ledger.entries, ledger.layouts = [], [], [], list
-        self._nodes, self._passages, self._asked_for = [], [], []
-        self._claims, self._ledgers, self._views, self._by_number, self._written = {}, {}, {}, {}, None
+            ledger.claims, ledger.users, ledger.entries, ledger.looked = [], [], [], Graph(()).looked
+        self._graph, self._passages, self._asked_for = Graph(()), [], []
+        self._claims, self._ledgers, self._views = {}, {}, {}
 
     # Before the run
-
-    def _walk(self) -> None:
-        """Finds every node that may run."""
-        seen = {edge[0] for edge in map(edge_of_root, self._run.roots) if edge is not None}
-        stack = list(seen)
-        while stack:
-            node = stack.pop()
-            edges = node.next_functions
-            if not edges:  # it accumulates a leaf's gradient
-                continue
-            self._nodes.append((node, node_number(node), edges))
-            for child, _ in edges:
-                if child is not None and child not in seen:
-                    seen.add(child)
-                    stack.append(child)
 
     def _find_passages(self, *, simple: bool) -> None:
         """Makes claims of the ports of all passages that are not simple, or of all."""
         passages: dict[int, Passage] = {}
-        for node, number, edges in self._nodes:
+        for node, number, edges in self._graph.nodes:
             if number not in marked:
                 continue
             metadata = node.metadata
@@ -144,7 +127,7 @@ class Backward:
         region: Region | None = None,
         through: Region | None = None,
     ) -> None:
-        found = self._known(edge)
+        found = self._graph.known(edge)
         if found is None:
             return
         claim = self._claims.get(id(port))
@@ -154,44 +137,25 @@ class Backward:
         span = (port.low, port.high) if through is None else (port.high, FOREVER)
         claim.sources.append(Source(self._ledger(found), span, region, through))
 
-    def _known(self, edge: Edge | None) -> Edge | None:
-        """An edge that may be known by its node's number alone."""
-        if edge is None or not isinstance(edge[0], int):
-            return edge
-        if not self._by_number:
-            self._by_number = {number: node for node, number, _ in self._nodes}
-        node = self._by_number.get(edge[0])
-        return None if node is None else (node, edge[1])
-
     def _ledger(self, edge: Edge) -> Ledger:
         found = self._ledgers.get(edge)
         if found is None:
-            found = self._ledgers[edge] = Ledger(edge, self._layouts)
+            found = self._ledgers[edge] = Ledger(edge, self._graph.looked)
         return found
-
-    def _layouts(self, node: Any) -> list[Layout]:
-        """Of a node that writes into a view: the layouts of the views that were looked at afterwards."""
-        if self._written is None:
-            self._written = {}
-            for one, _, edges in self._nodes:
-                if one.name() != "AsStridedBackward0":  # what autograd makes of a view once its base is written to
-                    continue
-                layout = one._saved_size, one._saved_stride, one._saved_storage_offset or 0
-                below = edges[0][0]
-                while below is not None and below.name().endswith("CopySlices"):
-                    self._written.setdefault(below, []).append(layout)
-                    below = below.next_functions[0][0]
-        return self._written.get(node, [])
 
     def _find_users(self) -> None:
         ledgers, run = self._ledgers, self._run
-        for node, number, edges in self._nodes:
+        for node, number, edges in self._graph.nodes:
             for index, edge in enumerate(edges):
                 ledger = ledgers.get(edge)
                 if ledger is not None:
                     ledger.users.append((node, index, births.of(number) if births else number))
         for claim in self._claims.values():
             claim.sources = [source for source in claim.sources if source.is_used()]
+        for passage in self._passages:
+            self._part(passage.inputs)
+            self._part(passage.outputs)
+        for claim in self._claims.values():
             for ledger in {id(source.ledger): source.ledger for source in claim.sources}.values():
                 ledger.claims.append(claim)
         for ledger in ledgers.values():
@@ -200,6 +164,16 @@ class Backward:
         for ledger in self._asked_for:
             if ledger is not None:
                 ledger.is_asked_for = True
+
+    def _part(self, ports: list[Port]) -> None:
+        """Has each gradient of one side of a call belong to one port: that of the view that was written to."""
+        claims = [self._claims[id(port)] for port in ports if id(port) in self._claims]
+        sources = [(source, claim.port) for claim in claims for source in claim.sources if source.through is None]
+        views = [source for source, _ in sources if source.region is not None]
+        now = sequence_number()
+        for source, port in sources if views else ():
+            source.others = [view for view in views if view.ledger is source.ledger]
+            source.view = port.seen_last(now) if port.seen_last is not None else 0
 
     def _ledger_of(self, tensor: Any) -> Ledger | None:
         edge = edge_of_root(tensor)
@@ -231,6 +205,7 @@ class Backward:
             port.outward
             and not others
             and source.written is None
+            and not source.others
             and not self._run.inputs  # else not every owner runs
             and (len(claim.passage.outputs) == 1 or not claim.replaces)
             and all(source.covers(birth) for _, _, birth in ledger.users)
@@ -340,8 +315,7 @@ class Backward:
         claim.done = True
         port, passage = claim.port, claim.passage
         if not claim.replaces:
-            with torch.no_grad():
-                share = claim.share()
+            share = _without_graph(claim)
             if share is not None:
                 passage.tell(port, share, self._task)
             return
@@ -380,6 +354,11 @@ class Backward:
                 if other is claim:
                     break
                 self._resolve(other)
+
+
+@torch.no_grad()  # a decorator: an interrupt at the end of a `with` would leave the mode on
+def _without_graph(claim: Claim) -> Tensor | None:
+    return claim.share()
 
 
 def _as_asked(ledger: Ledger | None, grad: Any) -> Any:

@@ -1,7 +1,8 @@
 """Every private name of torch that hookline uses, and what would replace it.
 
-Checked on torch 2.13. Each entry has a test in tests/test_torch_private.py which fails with a clear
-message when a release changes the name or what it does.
+Each entry has a test in tests/test_torch_private.py which fails with a clear message when a release changes
+the name or what it does. `SEEN` tells in which versions of torch each name was found; docs/versions.md tells
+which those are.
 """
 
 from __future__ import annotations
@@ -10,14 +11,16 @@ import logging
 import sys
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import cache
 from operator import attrgetter, methodcaller
+from types import FrameType
 from typing import Any, NoReturn, TypeVar
 
 import torch
 from torch._ops import _len_torch_dispatch_stack_pre_dispatch
+from torch.autograd.function import BackwardCFunction
 from torch.autograd.variable import Variable
 from torch.utils._python_dispatch import (
     TorchDispatchMode,
@@ -27,9 +30,71 @@ from torch.utils._python_dispatch import (
 from torch.utils.hooks import RemovableHandle
 
 from hookline.backends.changing import changing
+from hookline.backends.undoing import Undoing, stacked, tidied, undoable
 
 Fn = TypeVar("Fn", bound=Callable[..., Any])
 Hooks = tuple["OrderedDict[int, Any]", "OrderedDict[int, bool]"]
+
+
+SEEN = {
+    "2.6": """
+        torch.Tensor._backward_hooks torch.Tensor._base torch.Tensor._is_view
+        torch.Tensor._post_accumulate_grad_hooks torch.Tensor._version
+        torch.UntypedStorage._cdata
+        torch.__future__.get_overwrite_module_params_on_conversion
+        torch._C.DisableTorchFunction torch._C.DisableTorchFunctionSubclass
+        torch._C.DispatchKey.CompositeImplicitAutograd
+        torch._C.DispatchKey.FuncTorchDynamicLayerBackMode torch._C.DispatchKey.FuncTorchDynamicLayerFrontMode
+        torch._C.DispatchKeySet
+        torch._C._DisableTorchDispatch torch._C._ExcludeDispatchKeyGuard torch._C._ForceDispatchKeyGuard
+        torch._C._autograd torch._C._autograd._get_sequence_nr torch._C._autograd._unsafe_set_version_counter
+        torch._C._current_autograd_node torch._C._current_graph_task_id
+        torch._C._dispatch_get_all_op_names torch._C._dispatch_has_kernel_for_dispatch_key
+        torch._C._dispatch_tls_local_exclude_set torch._C._dispatch_tls_local_include_set
+        torch._C._dynamo.eval_frame
+        torch._C._functorch torch._C._functorch.is_functorch_wrapped_tensor
+        torch._C._functorch.is_legacy_batchedtensor torch._C._functorch.peek_interpreter_stack
+        torch._C._get_tracing_state torch._C._set_tracing_state
+        torch._C._len_torch_dispatch_stack torch._C._len_torch_function_stack
+        torch._C._storage_Use_Count
+        torch._dynamo.compiled_autograd torch._dynamo.eval_frame
+        torch._dynamo.eval_frame.OptimizedModule._orig_mod
+        torch._dynamo.exc.UnspecializeRestartAnalysis
+        torch._dynamo.symbolic_convert.InstructionTranslator torch._dynamo.utils.counters
+        torch._from_functional_tensor torch._functorch.config torch._guards.CompileContext
+        torch._higher_order_ops.effects._EffectType torch._higher_order_ops.effects._register_effectful_op
+        torch._inductor.config
+        torch._inductor.custom_graph_pass torch._inductor.custom_graph_pass.CustomGraphPass
+        torch._ops.OpOverload._op_dk torch._ops._len_torch_dispatch_stack_pre_dispatch
+        torch._remove_batch_dim
+        torch._subclasses.fake_tensor
+        torch._subclasses.fake_tensor.FakeTensor torch._subclasses.fake_tensor.FakeTensorMode
+        torch._sync
+        torch.autograd.Variable._execution_engine
+        torch.autograd.graph.Node._register_hook_dict torch.autograd.graph.Node._sequence_nr
+        torch.nn.Module._call_impl torch.nn.Module._call_impl.__code__ torch.nn.Module._compiled_call_impl
+        torch.nn.Module._forward_hooks torch.nn.Module._forward_hooks_always_called
+        torch.nn.Module._forward_hooks_with_kwargs
+        torch.nn.Module._forward_pre_hooks torch.nn.Module._forward_pre_hooks_with_kwargs
+        torch.nn.utils.parametrize._cache
+        torch.utils._python_dispatch.TorchDispatchMode
+        torch.utils._python_dispatch._disable_current_modes
+        torch.utils._python_dispatch._get_current_dispatch_mode_stack
+        torch.utils.checkpoint._recomputation_hook
+    """,
+    "2.10": """
+        torch._C._autograd._top_saved_tensors_default_hooks
+        torch._C._dynamo.eval_frame._FrameAction torch._C._dynamo.eval_frame._FrameExecStrategy
+    """,
+}
+"""Private names by the first version of torch in which they were seen, of those tried; all later have them."""
+
+LOOKED_FOR = """
+    _dynamo_marked_constant _is_param _torchdynamo_disable _torchdynamo_inline _torchdynamo_orig_backend
+"""
+"""Private names that torch looks for on objects of others, in all versions tried."""
+
+VERSION = tuple(int(part) for part in torch.__version__.split(".")[:2])
 
 
 def hook_dicts(module: torch.nn.Module, *, after: bool) -> Hooks:
@@ -98,54 +163,73 @@ class _Engine(type(_plain_engine)):  # type: ignore[misc]
         self, roots: Any, seeds: Any, keep: Any, create: Any, inputs: Any = (), *rest: Any, **options: Any
     ) -> Any:
         run = EngineRun(tuple(roots), tuple(seeds), bool(create), tuple(inputs))
-        with ExitStack() as stack:
-            for context in list(_around_backward):
-                stack.enter_context(context())
-            for observer in list(_observers):
-                stack.enter_context(observer(run))
-            run.result = super().run_backward(roots, seeds, keep, create, inputs, *rest, **options)
+        _run_within(run, super().run_backward, roots, seeds, keep, create, inputs, *rest, **options)
         return run.result
 
 
-def around_backward(context: Callable[[], Any]) -> Callable[[], None]:
+@tidied
+def _run_within(undoing: Undoing, run: EngineRun, engine: Callable[..., Any], *args: Any, **options: Any) -> None:
+    for context in list(_around_backward):
+        undoing.enter_context(context())
+    for observer in list(_observers):
+        undoing.enter_context(observer(run))
+    run.result = engine(*args, **options)
+
+
+@undoable
+def around_backward(undoing: Undoing, context: Callable[[], Any]) -> None:
     """Has every backward run within `context()`, in all threads, until the returned function is called.
 
     What a backward computes belongs to the dispatch modes that are on when it starts; nothing that hooks
     into its nodes comes early enough. A public hook on the start of a backward would replace this.
     """
-    with changing:
-        _around_backward.append(context)
+    undoing.noted(_set_around, context, False)
+    _set_around(context, True)
+
+
+@changing
+def _set_around(context: Callable[[], Any], wanted: bool) -> None:
+    _around_backward[:] = [other for other in _around_backward if other != context] + [context] * wanted
+    _set_engine()
+
+
+class Observed:
+    """Alive as long as somebody wants backwards to be observed."""
+
+    __slots__ = ("__weakref__",)
+
+
+def _nobody() -> None:
+    return None
+
+
+_observed: Callable[[], Observed | None] = _nobody
+
+
+@changing
+def observe_backwards(observer: Callable[[EngineRun], Any]) -> Observed:
+    """As long as somebody has what is returned, every backward runs within `observer(run)`, in all threads.
+
+    The last one lets go of it wherever a graph dies, and what is done there can be cut short without a word. So
+    it is done twice, by lines of the standard library.
+    """
+    global _observed
+    wanted = _observed()
+    if wanted is None:
+        wanted = Observed()
+        for _ in range(2):
+            weakref.finalize(wanted, _set_engine).atexit = False
+        _observed = weakref.ref(wanted)
+        _observers[:] = [observer]
         _set_engine()
-
-    def undo() -> None:
-        with changing:
-            if context in _around_backward:
-                _around_backward.remove(context)
-            _set_engine()
-
-    return undo
+    return wanted
 
 
-def observe_backwards(observer: Callable[[EngineRun], Any]) -> tuple[Callable[[], None], Callable[[], None]]:
-    """(start, stop): between these, every backward runs within `observer(run)`, in all threads."""
-
-    def start() -> None:
-        with changing:
-            if observer not in _observers:
-                _observers.append(observer)
-                _set_engine()
-
-    def stop() -> None:
-        with changing:
-            if observer in _observers:
-                _observers.remove(observer)
-                _set_engine()
-
-    return start, stop
-
-
+@changing
 def _set_engine() -> None:
     own = type(Variable._execution_engine) is _Engine
+    if _observed() is None:
+        _observers.clear()
     if _around_backward or _observers:
         if Variable._execution_engine is _plain_engine:
             Variable._execution_engine = _Engine()
@@ -164,8 +248,13 @@ def in_parts(mode: Any, func: Any, args: Any, kwargs: Any) -> Any:
         return NotImplemented
     if not torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), key):
         return NotImplemented
-    with mode:
-        return func._op_dk(key, *args, **kwargs)
+    return _run_in(mode, func._op_dk, key, *args, **kwargs)
+
+
+@tidied
+def _run_in(undoing: Undoing, mode: Any, run: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    undoing.enter_context(mode)
+    return run(*args, **kwargs)
 
 
 # Tell in which backward, and in which of its nodes, this code runs; -1 and None outside of one.
@@ -176,8 +265,8 @@ current_node: Callable[[], Any] = torch._C._current_autograd_node
 # The number that the next autograd node will get; numbers grow with time. No public form exists.
 sequence_number: Callable[[], int] = torch._C._autograd._get_sequence_nr
 
-# The innermost pair of `saved_tensors_hooks`: how a recompute of torch.utils.checkpoint is known.
-_saved_hooks: Callable[[bool], Any] = torch._C._autograd._top_saved_tensors_default_hooks
+# The innermost pair of `saved_tensors_hooks`: how a recompute of torch.utils.checkpoint is known. Not in 2.6.
+_saved_hooks: Callable[[bool], Any] | None = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", None)
 
 
 def fresh_hook_id() -> int:
@@ -191,8 +280,12 @@ _told_first: list[Callable[[Any, int], None]] = []
 
 def _registration(handle: Any, hooks_dict: Any, *, extra_dict: Any = None) -> None:
     _plain_registration(handle, hooks_dict, extra_dict=extra_dict)
-    for tell in list(_told_first):
-        tell(hooks_dict, handle.id)
+    try:
+        for tell in list(_told_first):
+            tell(hooks_dict, handle.id)
+    except BaseException:
+        hooks_dict.pop(handle.id, None)  # nobody will put a hook there
+        raise
 
 
 def before_registering(tell: Callable[[Any, int], None] | None) -> None:
@@ -236,7 +329,10 @@ version: Callable[[torch.Tensor], int] = attrgetter("_version")
 
 def set_version(tensor: torch.Tensor, number: int) -> None:
     """Has `tensor` be of this version. `torch.autograd.graph.increment_version` is public, and has no way back."""
-    torch._C._autograd._unsafe_set_version_counter((tensor,), (number,))
+    if VERSION < (2, 7):
+        torch._C._autograd._unsafe_set_version_counter(tensor, number)  # type: ignore[arg-type]
+    else:
+        torch._C._autograd._unsafe_set_version_counter((tensor,), (number,))
 
 
 # Whether model.to(...) makes new parameters of all. Public, under a name that looks private.
@@ -262,20 +358,69 @@ def base_of(tensor: torch.Tensor) -> torch.Tensor | None:
     return tensor._base if is_view(tensor) else None
 
 
-def in_recompute() -> bool:
-    """Whether this forward is a recomputation by torch.utils.checkpoint, in either mode."""
+def in_recompute(called: bool = False) -> bool:
+    """Whether this forward is a recomputation: by torch.utils.checkpoint, in either mode.
+
+    Where the module was `called` before, also by the backward of somebody's own autograd.Function: reversible
+    layers and the like run again there what their forward ran. What runs there for the first time is new.
+    """
     if graph_task() == -1:
         return False
     node = current_node()
     if node is not None and node.name().startswith("CheckpointFunction"):
         return True
-    return in_unpacking()
+    return in_unpacking() or (called and isinstance(node, BackwardCFunction) and _is_running(_FUNCTIONS_BACKWARD))
+
+
+_FUNCTIONS_BACKWARD = BackwardCFunction.apply.__code__
+
+
+def _is_running(code: Any) -> bool:
+    """Whether this thread is within a call of a function, told by its code. The node alone does not tell: hooks
+    on a tensor run for it, too."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code is not code:
+        frame = frame.f_back
+    return frame is not None
+
+
+def calls_under_way(module: torch.nn.Module) -> int:
+    """How many calls of `module` this thread is in, one within the other; 0 in compiled code, which can't tell.
+
+    Hooks don't run when an exception passes; frames of the stack are gone with their call.
+    """
+    found = 0
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code is _CALL and frame.f_locals["self"] is module:
+            found += 1
+        frame = frame.f_back
+    return found
+
+
+_CALL = torch.nn.Module._call_impl.__code__
 
 
 def in_unpacking() -> bool:
     """Whether this forward is one that torch.utils.checkpoint repeats because a backward wants what it kept."""
+    if _saved_hooks is None:
+        return _is_called_by("unpack_hook", of="torch.utils.checkpoint")
     hooks = _saved_hooks(True)
-    return bool(hooks) and "_recomputation_hook" in getattr(hooks[0], "__qualname__", "")
+    if not hooks or graph_task() == -1:
+        return False
+    # Somebody's own hooks, or those of a checkpoint inside of the one that is repeated, hide the ones that tell.
+    told = "_recomputation_hook" in getattr(hooks[0], "__qualname__", "")
+    return told or _is_called_by("unpack_hook", of="torch.utils.checkpoint")
+
+
+def _is_called_by(name: str, of: str) -> bool:
+    """Whether this runs within a function of that name, of that module."""
+    frame = sys._getframe()
+    while frame.f_back is not None:
+        frame = frame.f_back
+        if frame.f_code.co_name == name and frame.f_globals.get("__name__") == of:
+            return True
+    return False
 
 
 def unshared(tensor: torch.Tensor) -> bool:
@@ -299,9 +444,8 @@ _dispatch_depth: Callable[[], int] = torch._C._len_torch_dispatch_stack
 _function_depth: Callable[[], int] = torch._C._len_torch_function_stack
 _early_depth: Callable[[], int] = _len_torch_dispatch_stack_pre_dispatch
 _set_tracer: Callable[[Any], None] = torch._C._set_tracing_state  # type: ignore[attr-defined]
-_TRANSFORMS = torch._C.DispatchKeySet.from_raw_repr(0)
-for _key in ("FuncTorchDynamicLayerFrontMode", "FuncTorchDynamicLayerBackMode"):
-    _TRANSFORMS = _TRANSFORMS.add(getattr(torch._C.DispatchKey, _key))
+_TRANSFORMS = torch._C.DispatchKeySet(torch._C.DispatchKey.FuncTorchDynamicLayerFrontMode)
+_TRANSFORMS = _TRANSFORMS.add(torch._C.DispatchKey.FuncTorchDynamicLayerBackMode)
 
 
 def is_wrapped(tensor: torch.Tensor) -> bool:
@@ -329,28 +473,26 @@ def is_seen(tensor: torch.Tensor) -> bool:
     )
 
 
-@contextmanager
-def aside(kind: type = torch.Tensor, *, transforms: bool = True) -> Iterator[None]:
+@stacked
+def aside(stack: ExitStack, kind: type = torch.Tensor, *, transforms: bool = True) -> None:
     """Within it, operations on tensors of type `kind` are seen by no transform, tracer or mode of this thread.
 
     Where `transforms` stay, values are still those that the code inside of them sees: one sample under vmap.
     A public way to run code of one's own beside what is traced would replace this.
     """
-    with ExitStack() as stack:
-        if (state := tracer()) is not None:
-            stack.callback(_set_tracer, state)
-            _set_tracer(None)
-        if transforms and _transforms() is not None:
-            stack.enter_context(torch._C._ExcludeDispatchKeyGuard(_TRANSFORMS))
-        plain = kind is torch.Tensor or kind is torch.nn.Parameter
-        if _function_depth() and plain:
-            stack.enter_context(torch._C.DisableTorchFunction())
-        if _early_depth() or (_dispatch_depth() and not plain):
-            # A subclass needs its own dispatch, so that only modes may go; that takes longer.
-            stack.enter_context(_disable_current_modes())
-        elif _dispatch_depth():
-            stack.enter_context(without_dispatch())
-        yield
+    if (state := tracer()) is not None:
+        stack.callback(_set_tracer, state)
+        _set_tracer(None)
+    if transforms and _transforms() is not None:
+        stack.enter_context(torch._C._ExcludeDispatchKeyGuard(_TRANSFORMS))
+    plain = kind is torch.Tensor or kind is torch.nn.Parameter
+    if _function_depth() and plain:
+        stack.enter_context(torch._C.DisableTorchFunction())
+    if _early_depth() or (_dispatch_depth() and not plain):
+        # A subclass needs its own dispatch, so that only modes may go; that takes longer.
+        stack.enter_context(_disable_current_modes())
+    elif _dispatch_depth():
+        stack.enter_context(without_dispatch())
 
 
 def without_functional(tensor: torch.Tensor) -> torch.Tensor:
@@ -439,15 +581,12 @@ def _fake_parameter() -> type:
     return FakeParameter
 
 
-@contextmanager
-def quiet_fakes() -> Iterator[None]:
+@stacked
+def quiet_fakes(stack: ExitStack) -> None:
     """Keeps torch from logging errors of fake tensors: they are raised as well, and told in our words."""
     log = logging.getLogger("torch._subclasses.fake_tensor")
-    before, log.disabled = log.disabled, True
-    try:
-        yield
-    finally:
-        log.disabled = before
+    stack.callback(setattr, log, "disabled", log.disabled)
+    log.disabled = True
 
 
 def forget_compiled(module: torch.nn.Module) -> None:
@@ -518,6 +657,10 @@ def when_traced(look: Callable[[torch.fx.GraphModule], None]) -> None:
         output.add_graph_finalizer(look)
 
 
+# Whether torch.export is making a program of what runs now. Public; torch 2.6 has it under another name.
+is_exporting: Callable[[], bool] = getattr(torch.compiler, "is_exporting", torch.compiler.is_compiling)
+
+
 def memory_of(tensor: torch.Tensor) -> int:
     """A number for the memory that a tensor shows: the same for all of its views, also for fake tensors."""
     return int(unwrapped(tensor)[0].untyped_storage()._cdata)
@@ -536,9 +679,13 @@ def never_compiled(fn: Any) -> None:
     The hooks of a compiled root module run like that. `torch.compiler.disable` does the same by a wrapper
     around each call.
     """
-    from torch._C._dynamo.eval_frame import _FrameAction, _FrameExecStrategy, set_code_exec_strategy
+    from torch._C._dynamo import eval_frame
 
-    set_code_exec_strategy(fn.__code__, _FrameExecStrategy(_FrameAction.SKIP, _FrameAction.SKIP))
+    if hasattr(eval_frame, "set_code_exec_strategy"):
+        skip = eval_frame._FrameAction.SKIP
+        eval_frame.set_code_exec_strategy(fn.__code__, eval_frame._FrameExecStrategy(skip, skip))
+    else:  # torch 2.6, where hooks are not in compiled code
+        eval_frame.skip_code(fn.__code__)  # type: ignore[attr-defined]
 
 
 def unfollowed(fn: Any) -> None:
@@ -567,15 +714,13 @@ def effectful(operator: Any) -> None:
 _OUTSIDE = torch._C._dispatch_tls_local_include_set(), torch._C._dispatch_tls_local_exclude_set()
 
 
-@contextmanager
-def autograd_as_outside(*, record: bool) -> Iterator[None]:
+@stacked
+def autograd_as_outside(stack: ExitStack, *, record: bool) -> None:
     """Inside an operator: autograd works as it does outside of one, and records if asked to."""
-    with ExitStack() as stack:
-        if not torch.is_inference_mode_enabled():
-            guard: AbstractContextManager[None] = torch._C._ForceDispatchKeyGuard(*_OUTSIDE)
-            stack.enter_context(guard)
-            stack.enter_context(torch.set_grad_enabled(record))
-        yield
+    if not torch.is_inference_mode_enabled():
+        guard: AbstractContextManager[None] = torch._C._ForceDispatchKeyGuard(*_OUTSIDE)
+        stack.enter_context(guard)
+        stack.enter_context(torch.set_grad_enabled(record))
 
 
 def was_compiled() -> bool:
@@ -598,8 +743,10 @@ def module_under_compilation() -> torch.nn.Module | None:
     from torch._dynamo.symbolic_convert import InstructionTranslator
 
     try:
-        frame = InstructionTranslator.current_tx()
+        frame: Any = InstructionTranslator.current_tx()
     except AttributeError:  # a backward that is compiled later
+        return None
+    if frame is None:  # the same, as torch 2.12 tells it
         return None
     first = frame.f_code.co_varnames[0] if frame.f_code.co_argcount else ""
     found = frame.f_locals.get(first)
@@ -626,15 +773,15 @@ def fakes_of(value: Any) -> AbstractContextManager[Any]:
     return nullcontext() if mode is None else mode
 
 
-def inductor_pass(look: Callable[[torch.fx.Graph], None]) -> Callable[[], None]:
+@undoable
+def inductor_pass(undoing: Undoing, look: Callable[[torch.fx.Graph], None]) -> None:
     """Has `look` called with each graph that inductor compiles, after its own passes; returns the undoing.
 
     Backward graphs are compiled together with their forward for that time, not when a backward first runs.
     Graphs that were looked at are not kept in inductor's cache on disk, nor taken from it.
     """
     import torch._functorch.config as functorch
-    import torch._inductor.config as inductor
-    from torch._inductor.custom_graph_pass import CustomGraphPass, get_custom_graph_passes
+    from torch._inductor.custom_graph_pass import CustomGraphPass
 
     class Pass(CustomGraphPass):
         def __call__(self, graph: torch.fx.Graph) -> None:
@@ -644,16 +791,41 @@ def inductor_pass(look: Callable[[torch.fx.Graph], None]) -> Callable[[], None]:
             """None: not to be cached."""
 
     mine = Pass()
+
     lazy = functorch.force_non_lazy_backward_lowering
-    inductor.post_grad_custom_post_pass = [*get_custom_graph_passes(inductor.post_grad_custom_post_pass), mine]
+    undoing.noted(setattr, functorch, "force_non_lazy_backward_lowering", lazy)
+    undoing.noted(lambda: _set_passes([one for one in _passes() if one is not mine]))
+    _set_passes([*_passes(), mine])
     functorch.force_non_lazy_backward_lowering = True
 
-    def undo() -> None:
-        others = [one for one in get_custom_graph_passes(inductor.post_grad_custom_post_pass) if one is not mine]
-        inductor.post_grad_custom_post_pass = others if len(others) > 1 else others[0] if others else None
-        functorch.force_non_lazy_backward_lowering = lazy
 
-    return undo
+def _passes() -> list[Any]:
+    """What inductor calls with each graph, after its own passes."""
+    from torch._inductor import config
+
+    found = config.post_grad_custom_post_pass
+    found = getattr(found, "hookline_passes", found)
+    return [] if found is None else list(found) if isinstance(found, (list, tuple)) else [found]
+
+
+def _set_passes(passes: list[Any]) -> None:
+    from torch._inductor import config, custom_graph_pass
+
+    class All(custom_graph_pass.CustomGraphPass):
+        """Several in one: before torch 2.13 there is place for no more."""
+
+        hookline_passes = passes
+
+        def __call__(self, graph: torch.fx.Graph) -> None:
+            for one in passes:
+                one(graph)
+
+        def uuid(self) -> None:
+            """None: not to be cached."""
+
+    takes_several = hasattr(custom_graph_pass, "get_custom_graph_passes")
+    several: Any = passes if takes_several else All()
+    config.post_grad_custom_post_pass = several if len(passes) > 1 else passes[0] if passes else None
 
 
 def weights_are_frozen() -> bool:
@@ -697,8 +869,8 @@ class _CompiledCall:
     def change(self, module: torch.nn.Module) -> None:
         """Puts in place what is wanted now: the compiled call itself if nothing is."""
         if not self.contexts and not self.as_written:
-            _compiled_calls.pop(module, None)
             object.__setattr__(module, self._name, self.compiled)
+            _compiled_calls.pop(module, None)
             return
         run = self.compiled
         if self.as_written:
@@ -722,31 +894,28 @@ def _within(context: Callable[[], Any], run: Callable[..., Any]) -> Callable[...
 
 def around_compiled(module: torch.nn.Module, context: Callable[[], Any]) -> Callable[[], None]:
     """Has calls of a compiled module run within `context()`; returns the undoing."""
-    return _stand_in(module, lambda call: call.contexts, context)
+    return _stand_in(module, "contexts", context)
 
 
 def run_as_written(module: torch.nn.Module) -> Callable[[], None]:
     """Has a compiled module run its own code; returns the undoing."""
-    return _stand_in(module, lambda call: call.as_written, object())
+    return _stand_in(module, "as_written", object())
 
 
-def _stand_in(
-    module: torch.nn.Module, wanted: Callable[[_CompiledCall], list[Any]], wish: Any
-) -> Callable[[], None]:
-    held = weakref.ref(module)
+@undoable
+def _stand_in(undoing: Undoing, module: torch.nn.Module, kind: str, wish: Any) -> None:
+    undoing.noted(_set_stand_in, weakref.ref(module), kind, wish, False)
+    _set_stand_in(weakref.ref(module), kind, wish, True)
 
-    def undo() -> None:
-        with changing:
-            module = held()
-            call = None if module is None else _compiled_calls.get(module)
-            if module is not None and call is not None and wish in wanted(call):
-                wanted(call).remove(wish)
-                call.change(module)
 
-    with changing:
-        call = _compiled_calls.get(module)
-        if call is None:
-            call = _compiled_calls[module] = _CompiledCall(module)
-        wanted(call).append(wish)
+@changing
+def _set_stand_in(held: weakref.ref[torch.nn.Module], kind: str, wish: Any, wanted: bool) -> None:
+    if (module := held()) is None:
+        return
+    call = _compiled_calls.get(module)
+    if call is None and wanted:
+        call = _compiled_calls[module] = _CompiledCall(module)
+    if call is not None:
+        others = [other for other in getattr(call, kind) if other != wish]
+        setattr(call, kind, [*others, wish] if wanted else others)
         call.change(module)
-    return undo

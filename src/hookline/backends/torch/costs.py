@@ -15,6 +15,8 @@ from typing import Any
 import torch
 from torch.utils.flop_counter import flop_registry
 
+from hookline.trees import leaves
+
 Formula = Callable[..., int]
 aten = torch.ops.aten
 
@@ -52,17 +54,25 @@ _FREE_NAMES = """
     upsample_nearest_exact1d upsample_nearest_exact2d upsample_nearest_exact3d upsample_trilinear3d
     vander var_mean weight_norm_interface where zero zeros zeros_like
 """
-_FREE = frozenset(_FREE_NAMES.split())
+# torch 2.6 has no tag for these.
+_REDUCTIONS = "all any aminmax linalg__powsum linalg_vector_norm logsumexp max mean min nansum prod std sum var"
+_FREE = frozenset([*_FREE_NAMES.split(), *_REDUCTIONS.split()])
 """Names of ATen operations, without underscores at either end, that hold no matrix product."""
 
 
-_FREE_TAGS = {torch.Tag.pointwise, torch.Tag.reduction, torch.Tag.inplace_view, torch.Tag.view_copy}
+_FREE_TAGS = {torch.Tag.pointwise, torch.Tag.inplace_view, torch.Tag.view_copy}
+if hasattr(torch.Tag, "reduction"):
+    _FREE_TAGS.add(torch.Tag.reduction)
 
 
 def macs(op: Any, args: Any, kwargs: Any, out: Any) -> int | None:
     """The multiply-accumulates of a call of `op`; None where nobody knows."""
     formula = _formula(op)
-    return None if formula is None else formula(args, kwargs, out)
+    if formula is None or formula is _nothing:
+        return None if formula is None else 0
+    if any(tensor.layout is not torch.strided or tensor.is_nested for tensor in leaves(args, torch.Tensor)):
+        return None  # formulas are about shapes, and what is not stored costs nothing
+    return formula(args, kwargs, out)
 
 
 @lru_cache(maxsize=4096)
@@ -125,6 +135,12 @@ def _batches_summed(args: Any, kwargs: Any, out: Any) -> int:
 
 def _product(args: Any, kwargs: Any, out: Any) -> int:
     return int(args[0].numel() * args[1].shape[-1])
+
+
+def _grouped_product(args: Any, kwargs: Any, out: Any) -> int:
+    # Rows, columns or what is summed over fall into groups. Of a batch against columns, each has some of these.
+    left, right = args[:2]
+    return int(left.shape[-2] * right.numel() if left.dim() > right.dim() else left.numel() * right.shape[-1])
 
 
 def _product_added(args: Any, kwargs: Any, out: Any) -> int:
@@ -197,7 +213,8 @@ _OWN: dict[Any, Formula] = {
         (_vector, _packets("dot", "vdot", "mv")),
         (_second, _packets("addmv", "addmv_")),
         (_batches_summed, _packets("addbmm", "addbmm_", "baddbmm_")),
-        (_product, _packets("_int_mm", "_grouped_mm")),
+        (_product, _packets("_int_mm")),
+        (_grouped_product, _packets("_grouped_mm")),
         (_product_added, _packets("_addmm_activation", "addmm_")),
         (_linear, _packets("mkldnn_linear", "linear")),
         (_trilinear, _packets("_trilinear")),

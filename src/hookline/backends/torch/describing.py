@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 import torch
@@ -14,6 +14,7 @@ from torch.nn.parameter import is_lazy
 from hookline.backends.facts import ModuleFact, ParameterFact, TensorFact, described
 from hookline.backends.torch.compat import uncompiled
 from hookline.backends.torch.modules import has_no_forward, walk
+from hookline.backends.undoing import stacked
 from hookline.errors import InvalidArgument
 from hookline.trees import map_leaves
 
@@ -37,6 +38,7 @@ def modules_of(model: nn.Module, names: dict[int, list[str]] | None = None) -> l
             type(module).__name__ if not is_script(module) else str(module.original_name),
             not has_no_forward(module),
             tuple(_parameter(name, p) for name, p in module.named_parameters(recurse=False)),
+            "inside TorchScript" if is_script(module) else "",
         )
         for module in model.modules()
         if (own := names.get(id(module))) is not None
@@ -50,9 +52,9 @@ def is_script(module: nn.Module) -> bool:
 
 def _parameter(name: str, parameter: torch.Tensor) -> ParameterFact:
     # A lazy parameter has no size yet.
-    count, size = (0, 0) if is_lazy(parameter) else (parameter.numel(), parameter.element_size())
+    count, stored = (0, 0) if is_lazy(parameter) else (parameter.numel(), _stored(parameter))
     dtype, device = str(parameter.dtype).removeprefix("torch."), str(parameter.device)
-    return ParameterFact(id(parameter), name, count, count * size, dtype, device, parameter.requires_grad)
+    return ParameterFact(id(parameter), name, count, stored, dtype, device, parameter.requires_grad)
 
 
 def facts_of(tree: Any) -> Any:
@@ -62,14 +64,35 @@ def facts_of(tree: Any) -> Any:
 
 def _tensor(tensor: torch.Tensor) -> TensorFact:
     dtype = str(tensor.dtype).removeprefix("torch.")
-    return TensorFact(
-        tuple(map(int, tensor.shape)), dtype, str(tensor.device), tensor.numel() * tensor.element_size()
-    )
+    return TensorFact(_shape(tensor), dtype, str(tensor.device), _stored(tensor))
+
+
+def _shape(tensor: torch.Tensor) -> tuple[int, ...]:
+    """The sizes of a tensor; -1 for those that differ from part to part, in a nested one."""
+    if not tensor.is_nested:
+        return tuple(map(int, tensor.shape))
+    sizes = [tuple(part.shape) for part in tensor.unbind()]
+    return len(sizes), *(same[0] if len(set(same)) == 1 else -1 for same in zip(*sizes, strict=True))
+
+
+def _stored(tensor: torch.Tensor) -> int:
+    """The bytes of all that a tensor stores: of a sparse one, values and where they belong."""
+    if tensor.layout is torch.sparse_coo:
+        parts = [tensor._indices(), tensor._values()]
+    elif tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
+        parts = [tensor.crow_indices(), tensor.col_indices(), tensor.values()]
+    elif tensor.layout in (torch.sparse_csc, torch.sparse_bsc):
+        parts = [tensor.ccol_indices(), tensor.row_indices(), tensor.values()]
+    elif tensor.is_nested:
+        parts = list(tensor.unbind())
+    else:
+        parts = [tensor]
+    return sum(part.numel() * part.element_size() for part in parts)
 
 
 def nbytes(tensor: torch.Tensor) -> int:
     """The bytes a tensor takes in memory: an expanded one takes what it was before."""
-    own = tensor.numel() * tensor.element_size()
+    own = _stored(tensor)
     storage = storage_of(tensor)
     return own if storage is None else min(own, int(storage.nbytes()))
 
@@ -118,17 +141,13 @@ def forward_of(module: nn.Module) -> tuple[Callable[..., Any], str]:
     raise AssertionError("nn.Module itself has a forward")
 
 
-@contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
+@stacked
+def evaluating(stack: ExitStack, model: nn.Module) -> None:
     """The model in eval mode and without gradients; each module's own mode comes back."""
-    modes = [(module, module.training) for module in model.modules()]
-    try:
-        model.eval()
-        with torch.no_grad():
-            yield
-    finally:
-        for module, training in modes:
-            module.training = training
+    for module in model.modules():
+        stack.callback(setattr, module, "training", module.training)
+    model.eval()
+    stack.enter_context(torch.no_grad())
 
 
 def random_input(model: nn.Module, shape: tuple[int, ...]) -> torch.Tensor:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 from hookline.backends.protocol import GradSink, Joining, JointSink, Listening
@@ -14,6 +14,7 @@ from hookline.backends.torch.compiled.running import GraphPassage, current
 from hookline.backends.torch.leaves import live_leaves
 from hookline.backends.torch.marks import marked
 from hookline.backends.torch.passages import Passage
+from hookline.backends.undoing import stacked
 
 
 def listener(on_input: GradSink, on_output: GradSink, memory: Any) -> Listening:
@@ -67,19 +68,21 @@ def needs_gradient(tree: Any) -> bool:
     return any(run.live)
 
 
-@contextmanager
-def observed(run: EngineRun) -> Iterator[None]:
+@stacked
+def observed(stack: ExitStack, run: EngineRun) -> None:
     """Around a run of the engine: tells the gradients of all passages that it comes by."""
     if not marked.looked_up and not run.create_graph and not births:
-        yield
         return
     backward = Backward(run)
-    try:
-        backward.begin()
-        yield
+    stack.callback(backward.close)
+    stack.callback(backward.close)
+    stack.push(partial(_end, backward, run))
+    backward.begin()
+
+
+def _end(backward: Backward, run: EngineRun, kind: Any, error: Any, trace: Any) -> None:
+    if error is None:
         run.result = backward.end(run.result)
-    finally:
-        backward.close()
 
 
-marked.on_first, marked.on_last = observe_backwards(observed)
+marked.observed = partial(observe_backwards, observed)

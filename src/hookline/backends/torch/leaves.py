@@ -12,6 +12,7 @@ import torch
 from torch import nn
 from torch.autograd.graph import get_gradient_edge
 
+from hookline.backends.torch.attribution import unseen
 from hookline.backends.torch.compat import (
     aside,
     base_of,
@@ -58,7 +59,8 @@ def edge_of(leaf: Tensor) -> Edge:
     node = leaf.grad_fn
     if node is not None:
         return node, leaf.output_nr
-    edge = get_gradient_edge(leaf)
+    with unseen():  # torch makes a view to find it
+        edge = get_gradient_edge(leaf)
     return edge.node, edge.output_nr
 
 
@@ -83,10 +85,30 @@ def aliased(leaf: Tensor) -> Tensor:
     if leaf.layout is not torch.strided or leaf.is_nested:
         return leaf
     with aside(type(leaf), transforms=False) if is_seen(leaf) else nullcontext():
-        alias: Tensor = torch.ops.aten.alias.default(leaf)  # not view_as: its backward runs an operator
+        alias: Tensor
+        if leaf.grad_fn is None and is_view(leaf) and not is_wrapped(leaf):
+            alias = _Same.apply(leaf)  # type: ignore[no-untyped-call]
+        else:
+            alias = torch.ops.aten.alias.default(leaf)  # not view_as: its backward runs an operator
     if vars(leaf):  # attributes that somebody hung on the tensor
         vars(alias).update(vars(leaf))
     return alias
+
+
+class _Same(torch.autograd.Function):
+    """The same values by another node, but no view to autograd.
+
+    For a leaf that is a view of something without gradient: autograd would take a view of it for a view of that,
+    and its gradient would be lost once somebody wrote to it without autograd.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, leaf: Tensor) -> Tensor:
+        return leaf.detach()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:
+        return grads[0]
 
 
 class Region(NamedTuple):
@@ -110,11 +132,14 @@ class Region(NamedTuple):
 
     def shows(self, size: tuple[int, ...], stride: tuple[int, ...], offset: int) -> bool:
         """Whether a view of that layout in the same memory lies within this part."""
-        if (size, stride, offset - self.base_offset) == (self.size, self.stride, self.offset):
+        if self.is_at(size, stride, offset):
             return True
-        laid = torch.empty_strided(self.base_size, self.base_stride, dtype=torch.bool).fill_(False)
-        laid.as_strided(self.size, self.stride, self.offset).fill_(True)
-        return bool(laid.as_strided(size, stride, offset - self.base_offset).all())
+        mask = self.put(torch.zeros(self.base_size, dtype=torch.bool), torch.ones(self.size, dtype=torch.bool))
+        return bool(mask.as_strided(size, stride, offset - self.base_offset).all())
+
+    def is_at(self, size: tuple[int, ...], stride: tuple[int, ...], offset: int) -> bool:
+        """Whether a view of that layout in the same memory is just this part."""
+        return (size, stride, offset - self.base_offset) == (self.size, self.stride, self.offset)
 
     def put(self, grad: Tensor, new: Tensor) -> Tensor:
         """A gradient of the base with another part."""
@@ -122,14 +147,18 @@ class Region(NamedTuple):
         laid.copy_(grad).as_strided(self.size, self.stride, self.offset).copy_(new)
         return laid
 
+    def without(self, grad: Tensor) -> Tensor:
+        """A gradient of the base with zeros in this part."""
+        return self.put(grad, grad.new_zeros(self.size))
+
 
 def region_of(leaf: Tensor) -> tuple[Edge, Region] | None:
     """Of a view that may be written to: its base's place in the graph, and the part it shows."""
     if not is_view(leaf):
         return None
     base = base_of(leaf)
-    if base is None or base.grad_fn is None or base.dtype != leaf.dtype or base.layout is not torch.strided:
-        return None  # a leaf's views can't be written to
+    if base is None or not base.requires_grad or base.dtype != leaf.dtype or base.layout is not torch.strided:
+        return None
     start = int(base.storage_offset())
     offset = int(leaf.storage_offset()) - start
     return edge_of(base), Region(base.size(), base.stride(), start, leaf.size(), leaf.stride(), offset)

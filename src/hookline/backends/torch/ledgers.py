@@ -11,13 +11,13 @@ from typing import Any
 
 import torch
 
-from hookline.backends.torch.compat import aside, is_seen, is_wrapped
+from hookline.backends.torch.compat import aside, is_seen, is_wrapped, node_number
+from hookline.backends.torch.graph import Looked
 from hookline.backends.torch.leaves import Edge, Region
-from hookline.backends.torch.passages import Passage, Port
+from hookline.backends.torch.passages import Passage
+from hookline.backends.torch.ports import STALE, Port
 
 Tensor = torch.Tensor
-Layout = tuple[tuple[int, ...], tuple[int, ...], int]
-"""Size, stride and offset of a view in its memory."""
 
 
 def added(one: Tensor, other: Tensor) -> Tensor:
@@ -62,12 +62,12 @@ class Ledger:
     """What comes to one edge, in the order of its coming.
 
     `by_entries`: it is noted one by one; else as a whole, when the node that owns the edge runs. `at_owner`:
-    claims are settled then. `layouts(node)` are those of views that were looked at after `node` wrote into one.
+    claims are settled then. `looked(node)` are the views that were looked at after `node` wrote into one.
     """
 
-    def __init__(self, edge: Edge, layouts: Callable[[Any], list[Layout]]) -> None:
+    def __init__(self, edge: Edge, looked: Callable[[Any], Looked]) -> None:
         self.node, self.output_nr = edge
-        self.layouts = layouts
+        self.looked = looked
         self.claims: list[Claim] = []
         self.users: list[tuple[Any, int, int]] = []  # (node, index of its edge, birth)
         self.seeds = 0
@@ -118,15 +118,19 @@ class Source:
 
     With a `region` the edge is that of the base of a view, and only what comes of writing into the view counts:
     this part of it. With `through` it comes of writing into another view, cut down to what that one shows.
+    What comes of writing into the view of one of the `others`, at another place of the same call, is theirs;
+    views of one part are known by their nodes, `view` is that of this one.
     """
 
-    __slots__ = ("high", "ledger", "low", "region", "through")
+    __slots__ = ("high", "ledger", "low", "others", "region", "through", "view")
 
     def __init__(
         self, ledger: Ledger, span: tuple[int, int], region: Region | None = None, through: Region | None = None
     ) -> None:
         self.ledger, self.region, self.through = ledger, region, through
         self.low, self.high = span
+        self.others: list[Source] = []
+        self.view = 0
 
     @property
     def written(self) -> Region | None:
@@ -141,13 +145,41 @@ class Source:
         return self.written is None or any(self._is_of(node, birth) for node, _, birth in self.ledger.users)
 
     def entries(self) -> list[Entry]:
-        return [entry for entry in self.ledger.entries if self._is_of(entry.node, entry.birth)]
+        mine = [entry for entry in self.ledger.entries if self._is_of(entry.node, entry.birth)]
+        return [entry for entry in mine if self._has_part(entry)] if self.others else mine
 
-    def value(self, grad: Tensor) -> Tensor:
+    def value(self, entry: Entry) -> Tensor:
         """What an entry is for the port."""
+        grad = entry.grad
+        for region in self._owners(entry):
+            grad = region.without(grad)
         if self.through is not None:
             grad = self.through.put(torch.zeros_like(grad), self.through.of(grad))
         return grad if self.region is None else self.region.of(grad)
+
+    def _owners(self, entry: Entry) -> list[Region]:
+        """The parts of an entry that are others'."""
+        if not self.others:
+            return []
+        looked = self.ledger.looked(entry.node)
+        owners = [
+            other
+            for place, other in enumerate(self.others)
+            if other._is_of(entry.node, entry.birth)
+            and (other.view not in looked, place) < (self.view not in looked, self._place)
+        ]
+        return [other.region for other in owners if other.region is not None]
+
+    @property
+    def _place(self) -> int:
+        return self.others.index(self) if self in self.others else len(self.others)
+
+    def _has_part(self, entry: Entry) -> bool:
+        """Whether the others leave anything of an entry."""
+        left = torch.ones(entry.grad.shape)
+        for region in self._owners(entry):
+            left = region.without(left)
+        return bool((left if self.region is None else self.region.of(left)).any())
 
     def put(self, new: Tensor | None) -> None:
         """Has `new`, of the port's shape, stand for all entries; None for nothing."""
@@ -157,12 +189,16 @@ class Source:
         ledger.replaced = True
         if self.written is not None:
             for entry in mine:
-                entry.grad = self._with(entry.grad, new)
+                entry.grad = self._with(entry, new)
                 new = None
             return
         order, birth = (mine[0].order, mine[0].birth) if mine else (0, self.low)
         place = ledger.entries.index(mine[0]) if mine else len(ledger.entries)
-        ledger.entries = [entry for entry in ledger.entries if not self.covers(entry.birth)]
+        for entry in mine:
+            if self._owners(entry):
+                entry.grad = self._with_others(entry, torch.zeros_like(entry.grad))
+            else:
+                ledger.entries.remove(entry)
         if new is not None:
             ledger.entries.insert(place, Entry(order, birth, new))
 
@@ -170,13 +206,27 @@ class Source:
         written = self.written
         if not self.covers(birth):
             return False
-        return written is None or any(written.shows(*layout) for layout in self.ledger.layouts(node))
+        if written is None:
+            return True
+        looked = self.ledger.looked(node)
+        # What was written without autograd comes from each view's own node; else from that of the writing.
+        own = node is not None and node_number(node) in looked
+        mine = self.view in looked if own and self.view else self.view != STALE
+        return any(written.shows(*layout) and (mine or not written.is_at(*layout)) for layout in looked.values())
 
-    def _with(self, grad: Tensor, new: Tensor | None) -> Tensor:
+    def _with(self, entry: Entry, new: Tensor | None) -> Tensor:
         """A gradient of the base with another value of the port in it."""
-        part = torch.zeros_like(self.value(grad)) if new is None else new
+        grad = entry.grad
+        part = torch.zeros_like(self.value(entry)) if new is None else new
         changed = part if self.region is None else self.region.put(grad, part)
-        return changed if self.through is None else self.through.put(grad, self.through.of(changed))
+        changed = changed if self.through is None else self.through.put(grad, self.through.of(changed))
+        return self._with_others(entry, changed)
+
+    def _with_others(self, entry: Entry, grad: Tensor) -> Tensor:
+        """A gradient of the base with the parts of an entry in it that are others'."""
+        for region in self._owners(entry):
+            grad = region.put(grad, region.of(entry.grad))
+        return grad
 
 
 class Claim:
@@ -210,9 +260,11 @@ class Claim:
 
     def share(self) -> Tensor | None:
         """What came so far."""
-        if self.whole and not self.sources[0].ledger.replaced:
-            return self.sources[0].ledger.arrived
-        return total(source.value(entry.grad) for source in self.sources for entry in source.entries())
+        ledger = self.sources[0].ledger if self.whole else None
+        # Asked before the owner runs, what came is in the entries.
+        if ledger is not None and not ledger.replaced and not (ledger.arrived is None and ledger.by_entries):
+            return ledger.arrived
+        return total(source.value(entry) for source in self.sources for entry in source.entries())
 
     def replace(self, new: Tensor) -> None:
         """Has `new` go on in place of what came: where something was written into a view, there."""

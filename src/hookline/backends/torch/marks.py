@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import threading
+import weakref
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
+from hookline.backends.changing import changing
 from hookline.backends.torch.compat import node_number
 from hookline.backends.torch.leaves import aliased
 
@@ -17,18 +18,23 @@ VIEW = "hookline view"
 """Under this name it says that the node is that of a view which hookline made."""
 
 
+class Mark:
+    """Stands for something that is true as long as somebody has it."""
+
+    __slots__ = ("__weakref__",)
+
+
 class Marked:
     """The numbers of nodes that have ports of passages now alive: which nodes to ask for their metadata.
 
-    `looked_up` counts the passages that are not simple.
+    All of it is held by the passages themselves and dies with them: nothing is counted back, which an interrupt
+    could cut short where nobody would notice.
     """
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()  # a passage may die while another is added
-        self._numbers: dict[int, int] = {}
-        self.looked_up = 0
-        self.on_first: Callable[[], None] = lambda: None
-        self.on_last: Callable[[], None] = lambda: None
+        self._numbers: weakref.WeakValueDictionary[int, Mark] = weakref.WeakValueDictionary()
+        self._kinds: weakref.WeakValueDictionary[str, Mark] = weakref.WeakValueDictionary()
+        self.observed: Callable[[], Any] = lambda: None
 
     def __contains__(self, number: int) -> bool:
         return number in self._numbers
@@ -36,23 +42,18 @@ class Marked:
     def __bool__(self) -> bool:
         return bool(self._numbers)
 
-    def add(self, numbers: list[int], *, looked_up: bool) -> None:
-        with self._lock:
-            if not self._numbers:
-                self.on_first()
-            self.looked_up += looked_up
-            for number in numbers:
-                self._numbers[number] = self._numbers.get(number, 0) + 1
+    @property
+    def looked_up(self) -> bool:
+        """Whether there are passages that are not simple."""
+        return "looked up" in self._kinds
 
-    def remove(self, numbers: list[int], *, looked_up: bool) -> None:
-        with self._lock:
-            self.looked_up -= looked_up
-            for number in numbers:
-                left = self._numbers.pop(number) - 1
-                if left:
-                    self._numbers[number] = left
-            if not self._numbers:
-                self.on_last()
+    @changing
+    def held(self, numbers: list[int], *, looked_up: bool) -> list[Any]:
+        """What to hold as long as nodes of these numbers have ports; then backwards are observed, too."""
+        marks = [self._numbers.setdefault(number, Mark()) for number in numbers]
+        if looked_up:
+            marks.append(self._kinds.setdefault("looked up", Mark()))
+        return [*marks, self.observed()]
 
 
 marked = Marked()
@@ -62,11 +63,7 @@ class View:
     """Marks the node of a view that a port got: a backward has to look after the order of sums there."""
 
     def __init__(self, node: Any) -> None:
-        self._numbers = [node_number(node)]
-        marked.add(self._numbers, looked_up=True)
-
-    def __del__(self) -> None:
-        marked.remove(self._numbers, looked_up=True)
+        self._marks = marked.held([node_number(node)], looked_up=True)
 
 
 def viewed(leaf: Tensor) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import lru_cache
 from typing import Any
 
@@ -31,32 +31,57 @@ def walk(module: nn.Module, name: str = "", above: tuple[int, ...] = ()) -> Iter
             yield from walk(part, dot + child, (*above, id(module)))
 
 
-def why_silent(modules: dict[str, Any], name: str) -> str | None:
-    """What the code of the module and its parents tells of a module that never fired."""
+def why_silent(modules: dict[str, Any], name: str, silent: Collection[str] = ()) -> str | None:
+    """What the code of the module and its parents tells of a module that never fired.
+
+    The code of a parent that is `silent` itself tells nothing: it did not run, or nobody knows what did.
+    """
     module = modules[name]
-    if isinstance(module, torch.jit.ScriptModule) and name:
+    if name and isinstance(modules.get(name.rpartition(".")[0]), torch.jit.ScriptModule):
         return "it is part of a ScriptModule, which runs without Python's module calls"
+    if _was_replaced(modules, name):
+        return REPLACED
     if has_no_forward(module):
         return f"{type(module).__name__} only holds modules and has no forward of its own"
     path, _, own = name.rpartition(".")
     while name:
-        parent = modules[path]
-        kind: type = type(parent)
-        uses = _uses_in_forward(kind)
-        for use, line in uses.items():
-            if use == f"{own}.forward":
-                return f"{type(parent).__name__}.forward calls self.{own}.forward directly ({line})"
-        for use, line in uses.items():
-            holder, _, attribute = use.rpartition(".")
-            if holder == own and attribute in {*module._parameters, *module._buffers}:
-                return (
-                    f"{type(parent).__name__}.forward takes self.{use} and computes with it itself "
-                    f"({line}); the module is never called"
-                )
+        if path not in silent and (told := _told_by(modules[path], own, module)) is not None:
+            return told
         if not path:
             break
         path, _, outer = path.rpartition(".")
         own = f"{outer}.{own}"
+    return None
+
+
+REPLACED = "another module has taken its place since the block began, and calls of that one are not seen"
+
+
+def _was_replaced(modules: dict[str, Any], name: str) -> bool:
+    """Whether the module that is now where `name` leads is another one."""
+    path, _, own = name.rpartition(".")
+    parent = modules.get(path) if name else None
+    if parent is None or isinstance(parent, torch.jit.ScriptModule):  # TorchScript's parts stay
+        return False
+    now = parent._modules.get(own)
+    return now is not None and uncompiled(now) is not modules[name]
+
+
+def _told_by(parent: nn.Module, own: str, module: nn.Module) -> str | None:
+    """What the forward of `parent` does with `self.<own>`, which is `module`, other than to call it."""
+    kind: type = type(parent)
+    uses = _uses_in_forward(kind)
+    if (line := uses.get(f"{own}.forward()")) is not None:
+        return f"{kind.__name__}.forward calls self.{own}.forward directly ({line})"
+    if f"{own}()" in uses:
+        return None  # it is called there: what else is done with it is not the reason
+    for name, _ in (*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)):
+        methods = (line for use, line in uses.items() if use.startswith(f"{own}.{name}.") and use.endswith("()"))
+        if (line := uses.get(f"{own}.{name}") or next(methods, None)) is not None:
+            return (
+                f"{kind.__name__}.forward takes self.{own}.{name} and computes with it itself ({line}); "
+                "the module is never called"
+            )
     return None
 
 
@@ -69,7 +94,7 @@ def remarks(modules: dict[str, Any]) -> dict[str, str]:
                 "torch runs this layer as one fused kernel in eval mode without gradients; with hooks in "
                 "it, it runs module by module, which can differ in the last digits"
             )
-        elif remark := remark_on(module):
+        elif remark := remark_on(module) or (REPLACED if _was_replaced(modules, name) else None):
             found[name] = remark
     return found
 
@@ -87,33 +112,47 @@ def _can_fuse(layer: nn.TransformerEncoderLayer) -> bool:
 
 
 def has_no_forward(module: nn.Module) -> bool:
+    if isinstance(module, torch.jit.ScriptModule):  # its class answers to no question about a forward
+        return not hasattr(module, "forward")
     return "forward" not in vars(module) and type(module).forward is nn.Module.forward
 
 
 @lru_cache(maxsize=512)
 def _uses_in_forward(kind: type) -> dict[str, str]:
-    """The dotted attributes of self that a class's forward reads: {"fc.weight": "model.py:12"}."""
+    """What a class's forward reads and calls of its self: {"fc.weight": "model.py:12", "fc()": "model.py:13"}.
+
+    Whole chains only: who asks for `self.fc.weight.dtype` does not compute with the weight.
+    """
     try:
         lines, start = inspect.getsourcelines(kind.forward)  # type: ignore[attr-defined]
         tree = ast.parse(textwrap.dedent("".join(lines)))
     except (OSError, TypeError, SyntaxError, AttributeError):  # no source: a C function, a REPL
         return {}
     file = (inspect.getsourcefile(kind.forward) or "").rpartition("/")[2]  # type: ignore[attr-defined]
+    nodes = list(ast.walk(tree))
+    itself = next((node.arg for node in nodes if isinstance(node, ast.arg)), "self")
+    called = {node.func for node in nodes if isinstance(node, ast.Call)}
+    chains = {
+        node: dotted
+        for node in nodes
+        if isinstance(node, (ast.Attribute, ast.Subscript)) and (dotted := _dotted(node, itself))
+    }
+    links = {node.value for node in chains}
     uses: dict[str, str] = {}
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.Attribute, ast.Subscript)) and (dotted := _dotted(node)):
-            uses.setdefault(dotted, f"{file}:{start + node.lineno - 1}")
+    for node, dotted in chains.items():
+        if node not in links:
+            uses.setdefault(f"{dotted}()" if node in called else dotted, f"{file}:{start + node.lineno - 1}")
     return uses
 
 
-def _dotted(node: ast.expr) -> str:
+def _dotted(node: ast.expr, itself: str) -> str:
     """`fc.weight` for the expression `self.fc.weight`, `layers.0.weight` for `self.layers[0].weight`."""
     if isinstance(node, ast.Attribute):
-        if isinstance(node.value, ast.Name) and node.value.id == "self":
+        if isinstance(node.value, ast.Name) and node.value.id == itself:
             return node.attr
-        inner = _dotted(node.value)
+        inner = _dotted(node.value, itself)
         return f"{inner}.{node.attr}" if inner else ""
     if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
-        inner = _dotted(node.value)
+        inner = _dotted(node.value, itself)
         return f"{inner}.{node.slice.value!s}" if inner else ""
     return ""

@@ -9,8 +9,8 @@ from __future__ import annotations
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import ExitStack, nullcontext
 from functools import lru_cache
 from typing import Any
 
@@ -19,9 +19,10 @@ from torch import nn
 
 from hookline.backends.operators import BACKWARD, FORWARD, Operator, OpListener, Scope, Step
 from hookline.backends.torch import compat
-from hookline.backends.torch.attribution import Trail, current_line, is_own, is_unseen, unseen
+from hookline.backends.torch.attribution import Trail, current_line, is_own, is_unseen, unseen_threads
 from hookline.backends.torch.compat import QuickDispatchMode, current_node, graph_task, in_parts
 from hookline.backends.torch.parameters import recomputed
+from hookline.backends.undoing import Filled, filled
 from hookline.trees import leaves
 
 NO_NUMBER = 2**63
@@ -41,6 +42,7 @@ class _Thread(threading.local):
         self.suspended = False
         self.quiet: Callable[[], Any] | None = None  # keeps what listeners do from other modes
         self.trail = Trail()
+        self.known = 0  # in a backward: nodes below this number were made by operators seen so far
 
 
 class OperatorMode(QuickDispatchMode):
@@ -77,22 +79,27 @@ class OperatorMode(QuickDispatchMode):
             step = self._starts[key] = Step.start(module, phase)
         return step
 
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        """The mode is on, and nothing of it is left afterwards."""
+    def running(self) -> Filled:
+        """A context in which the mode is on, and after which nothing of it is left."""
+        return filled(self._switch_on)
+
+    def _switch_on(self, stack: ExitStack) -> None:
         local, modes = self.local, compat.dispatch_modes()
         if local.trail not in self._trails:
             self._trails.append(local.trail)
         if any(mode is self for mode in modes):
-            yield
             return
         others = modes and not any(mode.is_infra_mode() for mode in modes)  # fakes need theirs
-        before, local.quiet = local.quiet, compat.without_dispatch if others else None
-        try:
-            with self:
-                yield
-        finally:
-            local.quiet = before
+        stack.callback(local.scopes.clear)
+        stack.callback(setattr, local, "quiet", local.quiet)
+        local.quiet = compat.without_dispatch if others else None
+        for _ in range(2):
+            stack.callback(self._switch_off)
+        self.__enter__()
+
+    def _switch_off(self) -> None:
+        while (modes := compat.dispatch_modes()) and modes[-1] is self:
+            self.__exit__(None, None, None)
 
     def enter(self, module: str, start: Step) -> Scope:
         """The scope of a call of `module` that begins."""
@@ -100,7 +107,7 @@ class OperatorMode(QuickDispatchMode):
         scopes, calls = local.scopes, local.calls.get(module)
         if calls is None:
             calls = local.calls[module] = []
-        if (scopes and scopes[-1].muted) or (graph_task() != -1 and compat.in_recompute()):
+        if (scopes and scopes[-1].muted) or (graph_task() != -1 and compat.in_recompute(bool(calls))):
             repeated = recomputed(calls)
             scope = Scope(module, repeated.call if repeated else 0, start, number, True)
         else:
@@ -120,38 +127,38 @@ class OperatorMode(QuickDispatchMode):
         else:
             node = current_node() if scope.muted else None
             local.trail.mark(None if node is None else self._scope_of(node))
+            local.known = compat.sequence_number()
 
-    @contextmanager
-    def suspended(self) -> Iterator[None]:
-        """For a part of the model that is compiled: the mode is off, and its backward is nobody's here."""
+    def suspended(self) -> Filled:
+        """A context for a part of the model that is compiled: the mode is off, its backward is nobody's here."""
+        return filled(self._suspend)
+
+    def _suspend(self, stack: ExitStack) -> None:
         modes = compat.dispatch_modes()
         if not modes or modes[-1] is not self:
-            yield
             return
-        self.__exit__(None, None, None)
+        stack.callback(self.__enter__)
+        stack.callback(setattr, self.local, "suspended", False)
         self.local.suspended = True  # to compile a part, torch runs its backward as well
-        try:
-            yield
-        finally:
-            self.local.suspended = False
-            self.__enter__()
+        self.__exit__(None, None, None)
 
     # Backwards
 
-    @contextmanager
-    def backward(self) -> Iterator[None]:
-        """Around a run of autograd's engine."""
+    def backward(self) -> Filled:
+        """A context around a run of autograd's engine."""
+        return filled(self._begin_backward)
+
+    def _begin_backward(self, stack: ExitStack) -> None:
         local = self.local
         if not self.open or not self._trails or local.suspended or not self.listener.is_mine():
-            yield
             return
-        scopes, local.scopes = local.scopes, []  # a model may call backward in its forward
-        try:
-            with self.running():
-                yield
-        finally:
-            local.scopes = scopes
-            local.trail.mark(scopes[-1] if scopes else None)
+        scopes, known = local.scopes, local.known
+        stack.callback(local.trail.mark, scopes[-1] if scopes else None)
+        stack.callback(setattr, local, "known", known)
+        stack.callback(setattr, local, "scopes", scopes)
+        local.scopes = []  # a model may call backward in its forward
+        local.known = compat.sequence_number()
+        stack.enter_context(self.running())
 
     def _scope_of(self, node: Any) -> Scope | None:
         """The call of a module in which an autograd node was made."""
@@ -184,7 +191,7 @@ class OperatorMode(QuickDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         scopes = self.local.scopes
-        if is_own(sys._getframe(1).f_code.co_filename) or (unseen.threads and is_unseen()):
+        if is_own(sys._getframe(1).f_code.co_filename) or (unseen_threads and is_unseen()):
             return func(*args, **kwargs)
         if scopes:
             scope = scopes[-1]
@@ -244,10 +251,15 @@ class OperatorMode(QuickDispatchMode):
         if node is None:
             return None
         scope = self._scope_of(node)
+        local = self.local
+        if (next_number := compat.sequence_number()) > local.known:
+            # With create_graph: nodes of a second derivative are of the call whose backward makes them.
+            local.trail.mark(scope, local.known)
+            local.known = next_number
         if scope is None:
             return None
         if compat.in_unpacking() or node.name().startswith("CheckpointFunction"):
-            self.local.trail.mark(scope)  # a recomputation of code outside of any module
+            local.trail.mark(scope)  # a recomputation of code outside of any module
             return None
         task = graph_task()
         if scope.backward is None or scope.task != task:

@@ -8,26 +8,28 @@ runs as written while somebody listens.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator
 
 from torch import nn
 
 from hookline.backends.operators import OpListener
 from hookline.backends.protocol import Label
 from hookline.backends.torch.compat import compiled, compiler_of, has_pass_of_its_own, run_as_written, uncompiled
+from hookline.backends.torch.compiled.doors import need_version
 from hookline.backends.torch.compiled.ophooks import hook_compiled
 from hookline.backends.torch.modules import walk
 from hookline.backends.torch.written import hook_written
+from hookline.backends.undoing import Undoing, undoable
 from hookline.errors import Unsupported
 
 AS_WRITTEN = ("eager", "aot_eager")
 Parts = dict[int, tuple[str, nn.Module]]
 
 
+@undoable
 def hook_operators(
-    model: nn.Module, places: dict[str, nn.Module], listener: OpListener, label: Label
-) -> Callable[[], None]:
+    undoing: Undoing, model: nn.Module, places: dict[str, nn.Module], listener: OpListener, label: Label
+) -> None:
     """Has `listener` told of every operator that runs in these modules or their parts; returns the undoing."""
     inside: Parts = {}
     for name, module in places.items():
@@ -35,24 +37,23 @@ def hook_operators(
             inside.setdefault(id(part), (below, part))
     elsewhere: set[int] = set()
     entries: list[nn.Module] = []
-    with ExitStack() as placed:
-        for name, entry in _entries(model):
-            compiler = compiler_of(entry)
-            root = uncompiled(entry)
-            own = {id(part): (under, part) for under, part in walk(root, name)}
-            if compiler in AS_WRITTEN:
-                placed.callback(run_as_written(entry))
-            elif compiler == "inductor" and not has_pass_of_its_own(entry):
-                elsewhere |= set(own)
-                entries.append(entry)
-                if any(key in inside for key in own):
-                    placed.callback(hook_compiled(entry, own, inside, listener, label))
-            else:
-                raise _unsupported(name, compiler)
-        written = {key: part for key, part in inside.items() if key not in elsewhere}
-        if written:
-            placed.callback(hook_written(uncompiled(model), written, entries, listener, label))
-        return placed.pop_all().close
+    for name, entry in _entries(model):
+        need_version()
+        compiler = compiler_of(entry)
+        root = uncompiled(entry)
+        own = {id(part): (under, part) for under, part in walk(root, name)}
+        if compiler in AS_WRITTEN:
+            undoing.callback(run_as_written(entry))
+        elif compiler == "inductor" and not has_pass_of_its_own(entry):
+            elsewhere |= set(own)
+            entries.append(entry)
+            if any(key in inside for key in own):
+                undoing.callback(hook_compiled(entry, own, inside, listener, label))
+        else:
+            raise _unsupported(name, compiler)
+    written = {key: part for key, part in inside.items() if key not in elsewhere}
+    if written:
+        undoing.callback(hook_written(uncompiled(model), written, entries, listener, label))
 
 
 def _entries(module: nn.Module, name: str = "", above: tuple[int, ...] = ()) -> Iterator[tuple[str, nn.Module]]:

@@ -13,11 +13,14 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 
+from hookline.backends.undoing import Undoing, undoable
+
 Heard = Callable[[set[int]], None]
 """Takes the identities of the parameters that the optimizer holds."""
 
 
-def hear_steps(model: nn.Module, before: Heard, after: Heard) -> Callable[[], None]:
+@undoable
+def hear_steps(undoing: Undoing, model: nn.Module, before: Heard, after: Heard) -> None:
     """Calls `before` and `after` around every step of an optimizer that holds a parameter of `model`."""
 
     def held_by(optimizer: Optimizer) -> set[int] | None:
@@ -41,16 +44,8 @@ def hear_steps(model: nn.Module, before: Heard, after: Heard) -> Callable[[], No
         if (held := held_by(optimizer)) is not None:
             after(held)
 
-    handles = [
-        register_optimizer_step_pre_hook(pre),
-        register_optimizer_step_post_hook(post),
-    ]
-
-    def remove() -> None:
-        for handle in handles:
-            handle.remove()
-
-    return remove
+    undoing.callback(register_optimizer_step_pre_hook(pre).remove)
+    undoing.callback(register_optimizer_step_post_hook(post).remove)
 
 
 class _Told:

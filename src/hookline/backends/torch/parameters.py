@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
@@ -14,23 +13,23 @@ from torch.nn.parameter import UninitializedParameter
 from hookline.backends.protocol import FunctionTap, Label
 from hookline.backends.torch.compat import as_plain_tensors, current_node, node_number
 from hookline.backends.torch.modules import walk
+from hookline.backends.undoing import Undoing, undoable
 from hookline.errors import InvalidArgument
 
 
+@undoable
 def hear_parameters(
-    module: nn.Module, sink: Callable[[str, torch.Tensor], None], label: Label
-) -> Callable[[], None]:
+    undoing: Undoing, module: nn.Module, sink: Callable[[str, torch.Tensor], None], label: Label
+) -> None:
     """Calls `sink(name, grad)` for each of the module's own parameters in every backward.
 
     A lazy module's parameters are the same tensors once they have a size, and keep their hooks.
     """
-    with ExitStack() as placed:
-        for name, parameter in module.named_parameters(recurse=False):
-            if parameter.requires_grad:
-                tap = FunctionTap(partial(_heard, sink, name), label)
-                with as_plain_tensors():  # one without a size allows nearly nothing
-                    placed.callback(parameter.register_hook(tap).remove)  # type: ignore[no-untyped-call]
-        return placed.pop_all().close
+    for name, parameter in module.named_parameters(recurse=False):
+        if parameter.requires_grad:
+            tap = FunctionTap(partial(_heard, sink, name), label)
+            with as_plain_tensors():  # one without a size allows nearly nothing
+                undoing.callback(parameter.register_hook(tap).remove)  # type: ignore[no-untyped-call]
 
 
 def _heard(sink: Callable[[str, torch.Tensor], None], name: str, grad: torch.Tensor) -> None:
@@ -38,9 +37,10 @@ def _heard(sink: Callable[[str, torch.Tensor], None], name: str, grad: torch.Ten
         sink(name, grad)
 
 
+@undoable
 def hear_accumulated(
-    parameter: torch.Tensor, fn: Callable[[torch.Tensor], None], label: Label
-) -> Callable[[], None]:
+    undoing: Undoing, parameter: torch.Tensor, fn: Callable[[torch.Tensor], None], label: Label
+) -> None:
     """Calls `fn(parameter)` in every backward that has added to its gradient."""
     if isinstance(parameter, UninitializedParameter):
         raise InvalidArgument(
@@ -48,8 +48,7 @@ def hear_accumulated(
             "Call the model once on a batch, then register the hook."
         )
     tap = FunctionTap(fn, label)
-    remove: Callable[[], None] = parameter.register_post_accumulate_grad_hook(tap).remove  # type: ignore[no-untyped-call]
-    return remove
+    undoing.callback(parameter.register_post_accumulate_grad_hook(tap).remove)  # type: ignore[no-untyped-call]
 
 
 def parameters_of(model: nn.Module) -> dict[str, torch.Tensor]:

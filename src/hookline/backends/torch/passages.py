@@ -20,6 +20,7 @@ Most calls are simple: hooks on one or two nodes tell all. Others are looked up 
 from __future__ import annotations
 
 import threading
+import weakref
 from functools import partial
 from typing import Any
 
@@ -41,21 +42,20 @@ from hookline.backends.torch.leaves import (
     written,
 )
 from hookline.backends.torch.marks import marked, viewed
+from hookline.backends.torch.ports import FOREVER, Port, is_looked_up, mark, number_of, number_of_held
 
 Tensor = torch.Tensor
-
-FOREVER = 2**63
-"""A number above that of any node: spans of outputs have no end."""
 
 SIMPLE = 16
 """A call that makes more nodes is not looked through to find out whether it is simple."""
 
-KEY = "hookline"
-"""Under this name a node's metadata has the ports whose edge is one of its outputs."""
-
 SHARED = (
     "one tensor came in at several places; they were told apart by views, so code that compares its arguments "
     "by `is`, as nn.MultiheadAttention does, may take another way, which can differ in the last digits"
+)
+AGAIN = (
+    "one tensor left at several places; where one of them is written to in place later, what comes back to it may "
+    "be told at another"
 )
 UNTOLD = "one tensor that has no views came in at several places; their gradients could not be told apart"
 
@@ -68,26 +68,10 @@ class _Thread(threading.local):
     group = 0
     span = (0, 0)
     looked_up = 0
+    looking = 0  # the number of the next node when its first hook came
 
 
 _thread = _Thread()
-
-
-class Port:
-    """The gradient of one tensor that enters or leaves a call: what an edge gets from nodes of a span."""
-
-    __slots__ = ("base", "edge", "high", "low", "numbers", "outward", "region", "through")
-
-    def __init__(self, numbers: list[int], *, outward: bool) -> None:
-        self.numbers, self.outward = numbers, outward
-        self.low = self.high = 0
-        # Of an input: edges, whose nodes are older than the call. Those of an output are known by the node that
-        # holds this port: a reference to it from here would close a cycle through C++.
-        self.edge: Edge | None = None
-        self.base: Edge | None = None
-        self.region: Region | None = None
-        # Of an input: the parts that outputs show which are views of it, or of its base.
-        self.through: list[Region] | tuple[()] = ()
 
 
 class Passage:
@@ -106,10 +90,12 @@ class Passage:
     simple = True
     by_ledger = False
     """Whether the backward under way looks a simple passage up all the same."""
-    told_in = -1
+    told_in: int | None = None  # the last backward in which an output had a gradient
+    early: list[tuple[Port, Tensor]] | tuple[()] = ()
+    """Of inputs: what came in the backward under way before anything came to an output."""
     live = places_in = places_out = start = group = 0
     span = (0, 0)  # of the call: one for all of its passages, which may have made views in between
-    marks: list[int] | None = None
+    marks: list[Any] | tuple[()] = ()  # see `Marked.held`
     _before = 0
     _versions: list[tuple[Tensor, int]] | tuple[()] = ()
     _copies: Copies | None = None
@@ -117,10 +103,6 @@ class Passage:
     def __init__(self) -> None:
         self.inputs: list[Port] = []
         self.outputs: list[Port] = []
-
-    def __del__(self) -> None:
-        if self.marks:
-            marked.remove(self.marks, looked_up=not self.simple)
 
     # In the forward
 
@@ -131,7 +113,7 @@ class Passage:
         self.live = len(live)
         self._before = _thread.looked_up
         if live:
-            if self.live > 1:
+            if self.live > 1 or (self.joint_in is not None and live[0][0].grad_fn is None):
                 args, kwargs = self._told_apart(args, kwargs, live)
             else:
                 self._add_input(live[0][0], [live[0][1]])
@@ -145,7 +127,7 @@ class Passage:
         seen: dict[int, list[int]] = {}
         for leaf, number in live:
             seen.setdefault(id(leaf), []).append(number)
-        # A leaf's node runs as soon as it can, not in order of age: too early for a hook that wants all inputs.
+        # A leaf's node runs as soon as it can, not in order of age: too early for a hook that wants all gradients.
         early = self.joint_in is not None
         if len(seen) == len(live) and not (early and any(leaf.grad_fn is None for leaf, _ in live)):
             for leaf, number in live:
@@ -177,26 +159,33 @@ class Passage:
         port.edge = edge_of(leaf)
         if is_view(leaf) and (found := region_of(leaf)) is not None:
             port.base, port.region = found
+            port.seen_last = partial(number_of, leaf)
             self._versions = [*self._versions, (leaf, version(leaf))]
         self.inputs.append(port)
 
     def leave(self, output: Any, call: int, references: int) -> Any:
-        """The output to go on with. `call` is one number for all hooks of a call, and no other call's that is
-        under way; `references` is what the hook counted of `output`."""
+        """The output to go on with. `call` is one number for all hooks of a call, and no other call's;
+        `references` is what the hook counted of `output`."""
         versions, self._versions = self._versions, ()
+        written_to = any(written(leaf, before) for leaf, before in versions)
+        if call != _thread.call:  # else a hook before has looked at the views already
+            _thread.looking = sequence_number()
+        for port in self.inputs if versions else ():
+            seen = port.seen_last(_thread.looking) if written_to and port.seen_last is not None else 0
+            port.seen_last = (lambda now, seen=seen: seen) if seen else None
         if self._copies is not None:
             self._copies.write_back()
         spare = kept.ids(output, references)  # before anything here holds a tensor of it
+        live, self.places_out = live_leaves(output)
         if call == _thread.call:
             spare -= _thread.known  # torch still has the result of the hook before, and views hold their base
-        live, self.places_out = live_leaves(output)
         if not live:
             self.inputs = []
             return output
         if not self.start:  # it was not entered: only outputs are asked for
             self._before = _thread.looked_up
         output, live = self._on_their_own(output, live, spare)
-        self._settle(live, call, written_to=any(written(leaf, before) for leaf, before in versions))
+        self._settle(live, call, written_to=written_to)
         return output
 
     def point(self, tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
@@ -238,26 +227,43 @@ class Passage:
         for port in self.inputs:
             port.high = end
         marks: list[int] = []
+        regions: list[tuple[Edge, Region]] = []
         for leaf, number in live:
             if leaf.grad_fn is None:
                 continue  # a parameter without views, or in something that can't be rebuilt: its node is for good
             port = Port([number], outward=True)
             port.low, port.high = end, FOREVER
             self.outputs.append(port)
-            _mark(edge_of(leaf), self, port, None, marks)
-            if is_view(leaf) and (found := region_of(leaf)) is not None:
-                _mark(found[0], self, port, found[1], marks)
-                for entered in self.inputs:
-                    if (entered.base or entered.edge) in (found[0], by_number(found[0])):
-                        entered.through = [*entered.through, found[1]]
+            mark(edge_of(leaf), self, port, None, marks)
+            found = region_of(leaf) if is_view(leaf) else None
+            if found is not None and found[0][0].next_functions:  # not of a leaf, whose node is for good
+                mark(found[0], self, port, found[1], marks)
+                if found in regions:
+                    self.remark = self.remark or AGAIN
+                regions.append(found)
+                port.seen_last = partial(number_of_held, weakref.ref(leaf))
+                if (entered := self._shown_by(leaf, found[0])) is not None:
+                    entered.through = [*entered.through, found[1]]
                 if marks[-1] < self.start:
                     self._let_go()
         alone = len(self.outputs) == len(live) == 1 and not written_to and self._before == _thread.looked_up
         if not (alone and self._hear_simply(live[0][0], end)):
             self.simple = False
             _thread.looked_up += 1
-        self.marks = marks
-        marked.add(marks, looked_up=not self.simple)
+        if marks:
+            self.marks = marked.held(marks, looked_up=not self.simple)
+
+    def _shown_by(self, leaf: Tensor, base: Edge) -> Port | None:
+        """The input that an output is a view of, or shares the base with."""
+        edges = base, by_number(base)
+        sharing = [port for port in self.inputs if (port.base or port.edge) in edges]
+        node, output_nr = edge_of(leaf)
+        while len(sharing) > 1 and node is not None:  # one tensor came in at several places: which one was taken?
+            for port in sharing:
+                if port.edge in ((node, output_nr), by_number((node, output_nr))):
+                    return port
+            node, output_nr = node.next_functions[0] if node.next_functions else (None, 0)
+        return sharing[0] if sharing else None
 
     def _let_go(self) -> None:
         """Knows inputs by numbers alone: an older node now holds this passage, which must not hold the node."""
@@ -270,7 +276,7 @@ class Passage:
         """Hooks on the node of the only output and on that which feeds inputs; False if it is not so simple."""
         node: Any = leaf.grad_fn
         number = node_number(node)
-        if self.joint_out is not None or is_view(leaf) or (number in marked and _is_looked_up(node, self)):
+        if self.joint_out is not None or is_view(leaf) or (number in marked and is_looked_up(node, self)):
             return False
         edge = node, leaf.output_nr
         if not self.inputs:
@@ -323,14 +329,20 @@ class Passage:
     def tell(self, port: Port, grad: Tensor, task: int) -> None:
         """Tells the gradient of a port, in the backward of that number.
 
-        That of an input only after one of an output: in a second derivative it may come to an input alone.
+        That of an input only after one of an output, which may come later, from something that was kept aside;
+        or never: in a second derivative it may come to an input alone.
         """
         if port.outward:
             self.told_in = task
             assert self.on_output is not None
             self.on_output(port.numbers, grad)
+            early, self.early = self.early, ()
+            for waiting, came in early:
+                self.tell(waiting, came, task)
         elif self.on_input is not None and self.told_in == task:
             self.on_input(port.numbers, grad)
+        elif self.on_input is not None:
+            self.early = [*self.early, (port, grad)]
 
     def ask(self, shares: list[tuple[Port, Any]], task: int, outward: bool) -> list[Any]:
         """The gradients to go on with at each port of a side."""
@@ -349,11 +361,6 @@ def _asked(sink: JointSink, places: int, shares: list[tuple[Port, Any]]) -> list
             grads[number] = grad
     new = sink(grads)
     return [grad for _, grad in shares] if new is None else [new[port.numbers[0]] for port, _ in shares]
-
-
-def _is_looked_up(node: Any, but: Passage) -> bool:
-    """Whether a backward has to look up somebody else's port at this node."""
-    return any(not other.simple for _, other, *_ in node.metadata.get(KEY, ()) if other is not but)
 
 
 def _out(passage: Passage, output_nr: int, grads: Any, grad_outputs: Any) -> None:
@@ -392,9 +399,3 @@ def _out_and_in(
     """After the only node of a call."""
     _out(passage, output_nr, grads, grad_outputs)
     return _in(passage, sent, grads, grad_outputs)
-
-
-def _mark(edge: Edge, passage: Passage, port: Port, region: Region | None, marks: list[int]) -> None:
-    node, output_nr = edge
-    node.metadata.setdefault(KEY, []).append((output_nr, passage, port, region))
-    marks.append(node_number(node))

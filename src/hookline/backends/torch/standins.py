@@ -6,16 +6,19 @@ run only buffers have stand-ins, copies, since a forward in training mode writes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+import operator
+from collections.abc import Callable
+from itertools import chain
 from typing import Any
 
 import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
+from hookline.backends.chance import keep_chance
 from hookline.backends.torch.compat import fake_like, fake_mode, forget_compiled
-from hookline.trees import map_leaves
+from hookline.backends.undoing import Undoing
+from hookline.trees import leaves, map_leaves
 
 StandIn = Callable[[torch.Tensor], torch.Tensor]
 CONTAINERS = (dict, list, set)
@@ -51,8 +54,6 @@ class FakeTensors(StandIns):
 
     def _make(self, tensor: torch.Tensor) -> torch.Tensor:
         plain = tensor if isinstance(tensor, nn.Parameter) else tensor.as_subclass(torch.Tensor)
-        if tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_nested:
-            return self.mode.from_tensor(plain)  # type: ignore[no-any-return]
         return fake_like(self.mode, plain, self._home if plain.is_meta else plain.device)
 
 
@@ -86,25 +87,47 @@ def has_lazy(model: nn.Module) -> bool:
     return any(is_lazy(tensor) for tensor in (*model.parameters(), *model.buffers()))
 
 
-@contextmanager
-def borrowed(model: nn.Module, parameter: StandIn | None, buffer: StandIn) -> Iterator[None]:
-    """The model with stand-ins in place of its tensors; afterwards all it holds is what it was.
+def why_not_fake(model: nn.Module, inputs: Any) -> str | None:
+    """Why fake tensors can't stand in here; None where they can."""
+    if any(isinstance(module, torch.jit.ScriptModule) for module in model.modules()):
+        return "a ScriptModule does not run on fake ones"
+    held = [vars(module).values() for module in model.modules()]  # as plain attributes
+    for value in chain(model.parameters(), model.buffers(), *held, leaves(inputs, torch.Tensor)):
+        if not isinstance(value, torch.Tensor) or is_lazy(value):
+            continue
+        if (kind := _kind_of_memory(value)) is not None:
+            return f"{kind} tensors have no fake ones"
+    return None
+
+
+def _kind_of_memory(tensor: torch.Tensor) -> str | None:
+    """What a tensor is that is no plain memory with strides; None for one that is."""
+    if tensor.is_nested:
+        return "nested"
+    if tensor.is_quantized:
+        return "quantized"
+    return None if tensor.layout is torch.strided else str(tensor.layout).removeprefix("torch.").strip("_")
+
+
+def borrow(undoing: Undoing, model: nn.Module, parameter: StandIn | None, buffer: StandIn) -> None:
+    """Puts stand-ins in place of the model's tensors; after the undoing all it holds is what it was.
 
     Attributes that a forward sets, lists and dicts that it fills, modes and the random state go back too.
     """
-    with ExitStack() as stack:
-        stack.callback(torch.set_rng_state, torch.get_rng_state())
-        for module in list(model.modules()):
-            stack.callback(_restore, module, _snapshot(module))
-            forget_compiled(module)
-            state = vars(module)
-            _swap(state.get("_buffers"), buffer)
-            if parameter is not None:
-                _swap(state.get("_parameters"), parameter)
-                for name, value in list(state.items()):
-                    if isinstance(value, torch.Tensor):  # held as a plain attribute
-                        state[name] = parameter(value)
-        yield
+    keep_chance(undoing, (vars(module) for module in model.modules()))
+    undoing.noted(torch.set_rng_state, torch.get_rng_state())
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        undoing.noted(torch.cuda.set_rng_state_all, torch.cuda.get_rng_state_all())
+    for module in list(model.modules()):
+        undoing.noted(_restore, module, _snapshot(module))
+        forget_compiled(module)
+        state = vars(module)
+        _swap(state.get("_buffers"), buffer)
+        if parameter is not None:
+            _swap(state.get("_parameters"), parameter)
+            for name, value in list(state.items()):
+                if isinstance(value, torch.Tensor):  # held as a plain attribute
+                    state[name] = parameter(value)
 
 
 def _swap(tensors: Any, stand_in: StandIn) -> None:
@@ -133,9 +156,18 @@ def _restore(module: nn.Module, before: tuple[dict[str, Any], list[tuple[Any, An
     for container, content in contents:
         if isinstance(container, list):
             container[:] = content
-        elif container or content:
+        elif not _is_same(container, content):
             container.clear()
             container.update(content)
+
+
+def _is_same(container: Any, content: Any) -> bool:
+    """Whether a dict or set has the very things of another one, in the same order."""
+    if isinstance(container, dict):
+        if not _is_same(container.keys(), content.keys()):
+            return False
+        container, content = container.values(), content.values()
+    return len(container) == len(content) and all(map(operator.is_, container, content))
 
 
 def mapped(stand_in: StandIn, tree: Any) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 from torch import nn
 
 from hookline.backends.protocol import FunctionTap, Label
+from hookline.backends.undoing import Undoing, undoable
 
 REGISTER = {
     ("save", "pre"): nn.Module.register_state_dict_pre_hook,
@@ -17,9 +18,9 @@ REGISTER = {
 }
 
 
+@undoable
 def place_state_hook(
-    module: nn.Module, when: tuple[str, str], fn: Callable[..., Any], label: Label
-) -> Callable[[], None]:
+    undoing: Undoing, module: nn.Module, when: tuple[str, str], fn: Callable[..., Any], label: Label
+) -> None:
     """Registers `fn` as torch's own hook of that kind; returns what removes it."""
-    remove: Callable[[], None] = REGISTER[when](module, FunctionTap(fn, label)).remove  # type: ignore[no-untyped-call]
-    return remove
+    undoing.callback(REGISTER[when](module, FunctionTap(fn, label)).remove)  # type: ignore[no-untyped-call]

@@ -187,7 +187,7 @@ def _histogram(x: Tensor) -> Tensor:
 @torch.no_grad()
 def scalars(functions: list[Callable[..., Any]], tensor: Tensor) -> Tensor:
     """The results of `function(tensor, torch)`, as the bits of float64."""
-    with unseen, compat.aside():
+    with unseen(), compat.aside():
         found = [torch.as_tensor(function(tensor, torch), device=tensor.device).double() for function in functions]
         return torch.stack([value.reshape(()) for value in found]).view(torch.int64)
 

@@ -24,6 +24,7 @@ from hookline.backends.tap import put_in_order
 from hookline.backends.torch.compat import (
     always_called,
     before_registering,
+    compiled,
     fresh_hook_id,
     hook_dicts,
     never_compiled,
@@ -32,7 +33,9 @@ from hookline.backends.torch.compat import (
     was_compiled,
 )
 from hookline.backends.torch.compiled.classes import retarget
+from hookline.backends.torch.compiled.doors import need_version
 from hookline.backends.torch.compiled.traced import call_of_inert, call_of_point, call_of_replaced, call_of_tap
+from hookline.backends.undoing import Undoing, undoable
 
 _attached: weakref.WeakSet[Attached] = weakref.WeakSet()
 _traceable: set[type] = set()
@@ -51,19 +54,18 @@ class Attached:
         return [module for held in self._modules if (module := held()) is not None]
 
 
-def replace_forward(module: nn.Module, fn: Callable[..., Any], label: Label) -> Callable[[], None]:
+@undoable
+def replace_forward(undoing: Undoing, module: nn.Module, fn: Callable[..., Any], label: Label) -> None:
     """Has `fn(original_forward, *args, **kwargs)` run in place of the forward; returns the undoing."""
     held = weakref.ref(module)
-    restore = replaced("forward", module, fn, label)
-    if was_compiled():
-        _retarget([module])
 
-    def undo() -> None:
-        restore()
+    def retarget_it() -> None:
         if was_compiled() and (module := held()) is not None:
-            _retarget([module])
+            retarget(module)
 
-    return undo
+    undoing.noted(retarget_it)
+    undoing.callback(replaced("forward", module, fn, label))
+    retarget_it()
 
 
 def tapped_modules() -> list[nn.Module]:
@@ -72,60 +74,73 @@ def tapped_modules() -> list[nn.Module]:
     return list(found.values())
 
 
-def place(wishes: list[Wish]) -> Callable[[], None]:
+@undoable
+def place(undoing: Undoing, wishes: list[Wish]) -> None:
     """Puts a tap into a hook dictionary for each wish; returns what takes them all out again.
 
     What is returned keeps no module alive, and nothing that hangs on one.
     """
-    number = fresh_hook_id()
-    attached = Attached(wishes)
-    entries: list[tuple[weakref.ref[nn.Module], bool, int]] = []
+    if was_compiled() and any(compiled(module) for module, _ in wishes):
+        need_version()
+    placed = _Placed(wishes)
+    undoing.noted(placed.remove)
+    placed.put(wishes)
 
-    def remove() -> None:
-        with changing:
-            for held, after, key in entries:
-                if (module := held()) is not None:
-                    hooks, flags = hook_dicts(module, after=after)
-                    hooks.pop(key, None)
-                    flags.pop(key, None)
-                    always_called(module).pop(key, None)
-            _attached.discard(attached)
-            if not _attached:
-                before_registering(None)
-            if was_compiled():
-                _retarget(attached.modules())
-            entries.clear()
 
-    with changing:
-        try:
-            before_registering(_make_room)
-            if wishes:
-                wishes[0].tap.attached = attached  # type: ignore[attr-defined]
-                _attached.add(attached)
-            for module, tap in wishes:
-                hooks, flags = hook_dicts(module, after=tap.after)
-                key = number if number not in hooks else fresh_hook_id()
-                entries.append((weakref.ref(module), tap.after, key))
-                put_in_order(tap)
-                if isinstance(tap, FunctionTap):
-                    tap.count = 2 + tap.kwargs + tap.after
-                if tap.kwargs:
-                    flags[key] = True
-                if tap.always_called:
-                    always_called(module)[key] = True
-                hooks[key] = tap
-                if tap.prepended:
-                    hooks.move_to_end(key, last=False)
-                if len(hooks) > 1:
-                    _sort(hooks, after=tap.after)
-                if type(tap) not in _traceable:
-                    _make_traceable(type(tap))
-            if was_compiled():
-                _retarget(attached.modules())
-        except BaseException:
-            remove()
-            raise
-    return remove
+class _Placed:
+    """The entries of one attachment in hook dictionaries."""
+
+    def __init__(self, wishes: list[Wish]) -> None:
+        self._attached = Attached(wishes)
+        self._entries: list[tuple[weakref.ref[nn.Module], bool, int]] = []
+        self._is_there = False
+
+    @changing
+    def put(self, wishes: list[Wish]) -> None:
+        number = fresh_hook_id()
+        self._is_there = True
+        before_registering(_make_room)
+        if wishes:
+            wishes[0].tap.attached = self._attached  # type: ignore[attr-defined]
+            _attached.add(self._attached)
+        for module, tap in wishes:
+            hooks, flags = hook_dicts(module, after=tap.after)
+            key = number if number not in hooks else fresh_hook_id()
+            self._entries.append((weakref.ref(module), tap.after, key))
+            put_in_order(tap)
+            if isinstance(tap, FunctionTap):
+                tap.count = 2 + tap.kwargs + tap.after
+            if tap.kwargs:
+                flags[key] = True
+            if tap.always_called:
+                always_called(module)[key] = True
+            hooks[key] = tap
+            if tap.prepended:
+                hooks.move_to_end(key, last=False)
+            if len(hooks) > 1:
+                _sort(hooks, after=tap.after)
+            if type(tap) not in _traceable:
+                _make_traceable(type(tap))
+        if was_compiled():
+            _retarget(self._attached.modules())
+
+    @changing
+    def remove(self) -> None:
+        if not self._is_there:
+            return
+        for held, after, key in self._entries:
+            if (module := held()) is not None:
+                hooks, flags = hook_dicts(module, after=after)
+                hooks.pop(key, None)
+                flags.pop(key, None)
+                always_called(module).pop(key, None)
+        _attached.discard(self._attached)
+        if not _attached:
+            before_registering(None)
+        if was_compiled():
+            _retarget(self._attached.modules())
+        self._entries.clear()
+        self._is_there = False
 
 
 def _retarget(modules: Iterable[nn.Module]) -> None:
@@ -169,9 +184,13 @@ def _make_room(hooks: Any, number: int) -> None:
         return
     last = next(iter(reversed(list(hooks.values()))), None)  # another thread may have emptied it
     if isinstance(last, Tap) and last.rank > Rank.EDIT:
-        with changing:
-            hooks[number] = _nothing_yet  # what is put under this number next takes its place, and stays there
-            _sort(hooks, after=last.after)
+        _put_before_taps(hooks, number, last.after)
+
+
+@changing
+def _put_before_taps(hooks: OrderedDict[int, Any], number: int, after: bool) -> None:
+    hooks[number] = _nothing_yet  # what is put under this number next takes its place, and stays there
+    _sort(hooks, after=after)
 
 
 def _nothing_yet(*told: Any) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -23,13 +23,15 @@ from hookline.backends.torch.flow import Flow
 from hookline.backends.torch.standins import (
     FakeTensors,
     RealTensors,
-    borrowed,
+    borrow,
     has_lazy,
     home_of,
     is_on_meta,
     mapped,
+    why_not_fake,
 )
 from hookline.backends.torch.taps import place
+from hookline.backends.undoing import Undoing, tidied
 from hookline.errors import InvalidArgument
 from hookline.trees import leaves
 
@@ -48,9 +50,9 @@ def traced_run(model: nn.Module, args: Any, kwargs: Any, *, real: bool = False, 
     if has_lazy(model):
         notes.append("parameters of lazy modules are those that this input gives them")
     on_meta = is_on_meta(model)
-    if isinstance(model, torch.jit.ScriptModule) and not real:
+    if not real and not on_meta and (why := why_not_fake(model, (args, kwargs))) is not None:
         real = True
-        notes.append("ran with real tensors: a ScriptModule does not run on fake ones")
+        notes.append(f"ran with real tensors: {why}")
     if not real:
         facts = _one_run(model, args, kwargs, real=False, flow=flow)
         error = facts.error
@@ -78,39 +80,50 @@ def _one_run(model: nn.Module, args: Any, kwargs: Any, *, real: bool, flow: bool
     return facts
 
 
-def _watched_run(model: nn.Module, args: Any, kwargs: Any, *, real: bool, flow: bool, saved: bool) -> RunFacts:
+@tidied
+def _watched_run(
+    undoing: Undoing, model: nn.Module, args: Any, kwargs: Any, *, real: bool, flow: bool, saved: bool
+) -> RunFacts:
     home = home_of(model)
     lazy = has_lazy(model)
     if lazy:  # a first call initialises lazy modules for good; let it be a copy's first call
         model = copy.deepcopy(model)
     names = describing.names_of(model)
     modules = describing.modules_of(model, names)
-    with ExitStack() as stack:
-        if real:
-            numbers: RealTensors | FakeTensors = RealTensors(home)
-            mode: AbstractContextManager[Any] = nullcontext()
-            stack.enter_context(borrowed(model, None, torch.clone))
-        else:
-            numbers = fakes = FakeTensors(home)
-            mode = fakes.mode
-            stack.enter_context(quiet_fakes())
-            stack.enter_context(borrowed(model, fakes.of, fakes.of))
-        args, kwargs = mapped(numbers.of, args), mapped(numbers.of, kwargs)
-        watch = _Watch(model, names, flow=flow)
-        watch.own(args, kwargs)
-        stack.callback(place(list(watch.wishes())))
-        error: Exception | None = None
-        training = model.training
-        counted = torch.autograd.graph.saved_tensors_hooks(watch.saved, _itself) if saved else nullcontext()
-        with mode, torch.enable_grad(), counted, watch:
-            try:
-                model(*args, **kwargs)
-            except Exception as raised:
-                error = raised
-        if lazy:
-            modules = describing.modules_of(model, names)
+    if real:
+        numbers: RealTensors | FakeTensors = RealTensors(home)
+        mode: AbstractContextManager[Any] = nullcontext()
+        borrow(undoing, model, None, torch.clone)
+    else:
+        numbers = fakes = FakeTensors(home)
+        mode = fakes.mode
+        undoing.enter_context(quiet_fakes())
+        borrow(undoing, model, fakes.of, fakes.of)
+    args, kwargs = mapped(numbers.of, args), mapped(numbers.of, kwargs)
+    watch = _Watch(model, names, flow=flow)
+    watch.own(args, kwargs)
+    undoing.callback(place(list(watch.wishes())))
+    training = model.training
+    counted = torch.autograd.graph.saved_tensors_hooks(watch.saved, _itself) if saved else nullcontext()
+    error = _error_of(model, args, kwargs, [mode, torch.enable_grad(), counted, watch])
+    if lazy:
+        modules = describing.modules_of(model, names)
     failed = watch.open[-1] if error is not None and watch.open else None
     return RunFacts(modules, watch.calls, real, training, error, failed)
+
+
+@tidied
+def _error_of(
+    undoing: Undoing, model: nn.Module, args: Any, kwargs: Any, contexts: list[AbstractContextManager[Any]]
+) -> Exception | None:
+    """What the model raises when it runs within these contexts."""
+    for context in contexts:
+        undoing.enter_context(context)
+    try:
+        model(*args, **kwargs)
+    except Exception as raised:
+        return raised
+    return None
 
 
 def _itself(packed: Any) -> Any:
@@ -208,10 +221,12 @@ class _Watch(DispatchMode):  # type: ignore[misc]
 
     @staticmethod
     def _is_new(tensor: torch.Tensor, seen: dict[int, Any]) -> bool:
-        storage = storage_of(tensor)
-        if storage is None or id(storage) in seen:
+        memory = storage_of(tensor)
+        if memory is None and (tensor.layout is not torch.strided or tensor.is_nested):
+            memory = tensor  # it keeps its values in tensors of its own
+        if memory is None or id(memory) in seen:
             return False
-        seen[id(storage)] = storage
+        seen[id(memory)] = memory
         return True
 
 

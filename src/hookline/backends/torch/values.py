@@ -18,6 +18,7 @@ from hookline.backends.torch.attribution import unseen
 from hookline.backends.torch.compat import (
     aside,
     graph_task,
+    is_exporting,
     is_fake,
     is_seen,
     unfollowed,
@@ -88,7 +89,7 @@ def snapshot(tensor: torch.Tensor, device: Any = None, dtype: Any = None) -> tor
     It is an ordinary tensor even when taken in inference mode, so that it can be used anywhere. Inside the
     transforms of torch.func it is what they compute with: under vmap all of the batch, in dims in front.
     """
-    if type(tensor) is not torch.Tensor and torch.compiler.is_exporting():
+    if type(tensor) is not torch.Tensor and is_exporting():
         raise not_exported("a recording")
     if is_seen(tensor):
         with laid_bare(tensor) as bare:
@@ -128,8 +129,8 @@ def not_exported(feature: str) -> Unsupported:
 
 def _copy(tensor: torch.Tensor, device: Any, dtype: Any) -> torch.Tensor:
     if _inference_mode():
-        with torch.inference_mode(False):
-            return _copy(tensor, device, dtype)
+        # A decorator: an interrupt at the end of a `with` would leave the mode off.
+        return torch.inference_mode(False)(_copy)(tensor, device, dtype)
     if dtype is not None and not tensor.is_floating_point():
         dtype = None  # token ids and masks stay what they are
     if tensor.is_meta:
@@ -212,7 +213,7 @@ def detached(tensor: torch.Tensor) -> torch.Tensor:
 def beside_the_model() -> Iterator[None]:
     """A block for a user's function that works on recorded values: no operator of it is the model's."""
     # Of no certain type: a function may meet tensors of any.
-    with unseen, aside(object, transforms=False):
+    with unseen(), aside(object, transforms=False):
         yield
 
 

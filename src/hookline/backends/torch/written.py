@@ -6,8 +6,6 @@ outermost, switches the mode on (operators.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import ExitStack
 from functools import cache
 from typing import Any
 
@@ -19,31 +17,35 @@ from hookline.backends.protocol import Label
 from hookline.backends.torch import compat
 from hookline.backends.torch.compat import around_compiled
 from hookline.backends.torch.operators import OperatorMode
+from hookline.backends.undoing import Undoing, undoable
 
 
+@undoable
 def hook_written(
+    undoing: Undoing,
     model: nn.Module,
     modules: dict[int, tuple[str, nn.Module]],
     compiled: list[nn.Module],
     listener: OpListener,
     label: Label,
-) -> Callable[[], None]:
+) -> None:
     """Has `listener` told of every operator that these modules run; returns the undoing.
 
     `compiled` are parts of the model that tell theirs in another way.
     """
     mode = OperatorMode(listener, list(modules.values()), compiled_parts=bool(compiled))
     _keep_uncompiled()
-    with ExitStack() as placed:
-        placed.callback(mode.close)
-        placed.callback(compat.around_backward(mode.backward))
-        if id(model) not in modules:
-            placed.callback(_ModelForward(mode, model, label._replace(site="")).place())
-        for name, module in modules.values():
-            placed.callback(_PartForward(mode, name, module, label._replace(site=name)).place())
-        for entry in compiled:
-            placed.callback(around_compiled(entry, mode.suspended))
-        return placed.pop_all().close
+    undoing.noted(mode.close)
+    undoing.callback(compat.around_backward(mode.backward))
+    forwards: list[ReplacedForward] = []
+    if id(model) not in modules:
+        forwards.append(_ModelForward(mode, model, label._replace(site="")))
+    forwards += [_PartForward(mode, name, module, label._replace(site=name)) for name, module in modules.values()]
+    for forward in forwards:
+        undoing.noted(forward.remove)
+        forward.place()
+    for entry in compiled:
+        undoing.callback(around_compiled(entry, mode.suspended))
 
 
 class _PartForward(ReplacedForward):
@@ -71,7 +73,7 @@ class _PartForward(ReplacedForward):
         if not mode.open or not mode.listener.is_mine():
             return self.original(*args, **kwargs)
         local = mode.local
-        if local.depth == 0 and not compat.in_recompute():
+        if local.depth == 0 and not compat.in_recompute(bool(local.calls)):
             local.calls = {}
         with mode.running():
             scope = mode.enter(self._name, self._start)
@@ -93,7 +95,7 @@ class _ModelForward(ReplacedForward):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         local = self._mode.local
-        if local.depth == 0 and not compat.in_recompute():
+        if local.depth == 0 and not compat.in_recompute(bool(local.calls)):
             local.calls = {}
         local.depth += 1
         try:

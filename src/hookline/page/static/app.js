@@ -54,14 +54,14 @@ async function start() {
 }
 
 async function list(main, source) {
-  showList(main, await source.runs());
+  showList(main, await source.list());
   let told = "";
   const lost = (is) => fill(document.getElementById("link"), is ? "The server does not answer." : "");
   source.listen(
     [],
-    (runs) => {
-      const text = JSON.stringify(runs);
-      if (text !== told && !main.querySelector("a:focus")) showList(main, runs);
+    (found) => {
+      const text = JSON.stringify(found);
+      if (text !== told && !main.querySelector("a:focus")) showList(main, found);
       told = text;
     },
     lost,

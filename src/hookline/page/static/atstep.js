@@ -2,15 +2,15 @@
 
 import { Boxes, Flow } from "./bars.js";
 import { fill, h, short, whole } from "./dom.js";
-import { MOST_SITES, Section, runKey, sitesShown } from "./section.js";
+import { MOST_SITES, Section, inBoth, runKey, sitesShown } from "./section.js";
 import { table } from "./table.js";
-import { KINDS } from "./words.js";
+import { kindName } from "./words.js";
 
 class AtStep extends Section {
   constructor(view, facts, chart) {
     const legend = h("div", { class: "legend" });
     super(view, { ...facts, body: h("div", {}, chart.element, legend) });
-    Object.assign(this, { chart, legend });
+    Object.assign(this, { chart, legend, about: facts.hint });
   }
 
   async load() {
@@ -18,21 +18,35 @@ class AtStep extends Section {
     const kind = this.kind();
     const every = kind ? choice.picked(runs[0].about, kind) : [];
     const picks = every.slice(0, MOST_SITES);
-    const step = this.view.step();
+    const chosen = choice.step === null ? null : this.view.step();
+    let both = "";
     const answers = await Promise.all(
       runs.map(async (run, second) => {
-        const mine = second ? run.same(picks, kind) : picks;
-        const rows = step === null ? [] : await run.at(mine.map((pick) => pick?.number).filter((n) => n !== undefined), step);
+        const mine = second ? run.same(picks, kind, choice.mode) : picks;
+        const numbers = mine.map((pick) => pick?.number).filter((n) => n !== undefined);
+        if (second) both = inBoth(run, numbers.length, picks.length);
+        const rows = await run.at(numbers, chosen, this.finite);
         let next = 0;
         return mine.map((pick) => (pick ? (rows[next++] ?? null) : null));
       }),
     );
     this.names = picks.map((pick) => pick.name);
     this.rows = picks.map((_, n) => answers.map((rows) => rows[n]));
-    this.step = step;
+    this.hint.textContent = `${this.about} ${this.#when(answers[0], chosen)}${both}`;
     const cut = every.length > MOST_SITES ? sitesShown(every.length) : null;
     fill(this.legend, ...(runs.length > 1 ? runKey(runs, "fills") : []), cut);
     this.draw(kind);
+  }
+
+  /** The step of what is shown, in words: rows are the last ones at a step or before it, each its own. */
+  #when(rows, chosen) {
+    const steps = rows.filter(Boolean).map((row) => row.step);
+    this.step = steps.length ? Math.max(...steps) : chosen;
+    if (!steps.length) return chosen === null || !this.names.length ? "" : `Nothing is recorded at step ${whole(chosen)} or before.`;
+    const earlier = steps.filter((step) => step < this.step).length;
+    const more = earlier ? ` (${whole(earlier)} of ${whole(steps.length)} at an earlier one, the last that they have)` : "";
+    const last = chosen !== null && this.step < chosen ? `, the last one recorded before ${whole(chosen)}` : "";
+    return `At step ${whole(this.step)}${last}${more}.`;
   }
 
   /** A table with a row for each site and run, and a column for each of {heading: row -> text}. */
@@ -59,14 +73,14 @@ export class FlowSection extends AtStep {
   }
 
   draw(kind) {
-    this.chart.label = `L2 norm of ${KINDS[kind]} of ${this.names.length} sites at step ${this.step}. Arrow keys read values.`;
+    this.chart.label = `L2 norm of ${kindName(kind)} of ${this.names.length} sites at step ${this.step}. Arrow keys read values.`;
     const word = kind ? undefined : "this run has no gradients: watch with grads=True";
     this.chart.show({ names: this.names, rows: this.rows, stat: "l2", label: "L2 norm", word });
   }
 
   table() {
     if (!this.rows) return null;
-    return this.listed(`${KINDS[this.kind()] ?? "gradients"} at step ${whole(this.step ?? 0)}`, {
+    return this.listed(`${this.kind() ? kindName(this.kind()) : "gradients"} at step ${whole(this.step ?? 0)}`, {
       step: (row) => whole(row.step),
       "L2 norm": (row) => short(row.l2),
       "largest magnitude": (row) => short(row.absmax),
@@ -78,6 +92,16 @@ export class FlowSection extends AtStep {
 }
 
 export class BoxesSection extends AtStep {
+  finite = true;
+
+  /** Why nothing is drawn. */
+  #none() {
+    const rows = this.rows.flat().filter(Boolean);
+    if (!this.names.length) return "no layer matches; clear the filter";
+    if (!rows.length) return "nothing is recorded at this step or before";
+    return rows.every((row) => row.nan + row.inf >= row.count) ? "all values are NaN or Inf at this step" : "no histograms are recorded";
+  }
+
   constructor(view) {
     const hint = "Boxes hold half of the values, whiskers 98 %, the bar is the median; the scale is logarithmic on both sides of zero.";
     super(view, { id: "boxes", title: "Distributions", hint }, new Boxes("Distributions"));
@@ -88,14 +112,14 @@ export class BoxesSection extends AtStep {
   }
 
   draw(kind) {
-    this.chart.label = `How ${KINDS[kind]} of ${this.names.length} sites are spread at step ${this.step}. Arrow keys read values.`;
-    this.chart.show({ names: this.names, rows: this.rows, label: "value", word: "no finite values at this step, or no histograms" });
+    this.chart.label = `How ${kindName(kind)} of ${this.names.length} sites are spread at step ${this.step}. Arrow keys read values.`;
+    this.chart.show({ names: this.names, rows: this.rows, label: "value", word: this.#none() });
   }
 
   table() {
     if (!this.rows) return null;
     const quantile = (n) => (row) => (row.quantiles ? short(row.quantiles[n]) : "–");
-    return this.listed(`${KINDS[this.kind()]} at step ${whole(this.step ?? 0)}`, {
+    return this.listed(`${kindName(this.kind())} at step ${whole(this.step ?? 0)}`, {
       step: (row) => whole(row.step),
       smallest: (row) => short(row.min),
       "1 %": quantile(0),

@@ -58,7 +58,7 @@ export class Choice {
     return (site, kind) => {
       const owner = ownerOf(site, names);
       if (this.under !== null && site !== this.under && !site.startsWith(this.under ? `${this.under}.` : "")) return false;
-      if (this.health !== null && worst(about.health[owner]) !== this.health) return false;
+      if (this.health !== null && worst(about.health, owner) !== this.health) return false;
       const asked = this.filter || this.inner || this.under === site || this.health !== null;
       if (!asked && kind && !OF_PARAMETERS.has(kind) && containers.has(site)) return false;
       return matches(site) || matches(owner);

@@ -19,14 +19,16 @@ export class Heat extends Chart {
     this.at = { column: 0, row: 0 };
   }
 
-  show(image) {
+  /** `word` is what is said where there is no image. */
+  show(image, word = "no finite values, or no histogram") {
+    this.word = word;
     this.image = image && { ...image, bytes: bytesOf(image.pixels), columns: image.starts.length };
     this.none = !image;
     this.redraw();
   }
 
   #paint(frame) {
-    if (!this.image) return drawWord(frame, this.none ? "no finite values, or no histogram" : "…");
+    if (!this.image) return drawWord(frame, this.none ? this.word : "…");
     const { bytes, columns, rows, starts, ends, edges } = this.image;
     const box = room(frame, { left: 50, right: 4, top: 4, bottom: 20 });
     const colour = palette(frame.ink.dark);

@@ -1,4 +1,5 @@
 // lazy: work is done for what is on the screen, and done again when it has become stale.
+// What is asked to be `soon` is also done once when the browser has nothing else to do: paper shows no screen.
 
 const panels = new WeakMap();
 const observer = new IntersectionObserver(
@@ -7,6 +8,8 @@ const observer = new IntersectionObserver(
   },
   { rootMargin: "160px" },
 );
+
+const idle = globalThis.requestIdleCallback ?? ((work) => setTimeout(work, 200));
 
 export class Panel {
   visible = false;
@@ -25,14 +28,21 @@ export class Panel {
     this.work();
   }
 
+  soon() {
+    if (this.loaded || this.early) return;
+    this.early = true;
+    idle(() => this.work());
+  }
+
   invalidate() {
     this.stale = true;
     this.work();
   }
 
   async work() {
-    if (!this.visible || !this.stale || this.busy) return;
+    if (!(this.visible || (this.early && !this.loaded)) || !this.stale || this.busy) return;
     this.stale = false;
+    this.loaded = true;
     this.busy = true;
     try {
       await this.load();

@@ -15,7 +15,7 @@ export function took(run) {
   return span(Math.max(seconds, 0));
 }
 
-export function showList(page, runs) {
+export function showList(page, { runs, waiting }) {
   const body = runs.length
     ? h(
         "div",
@@ -40,8 +40,9 @@ export function showList(page, runs) {
     : h(
         "div",
         { class: "blank" },
-        h("h2", {}, "No run here yet"),
-        h("p", {}, "Keep one with this line around a training loop; it appears here when it begins:"),
+        h("h2", {}, waiting ? "Waiting for the folder" : "No run here yet"),
+        waiting ? h("p", {}, "There is no folder ", h("code", {}, waiting), " yet. Its runs appear here when it is made.") : null,
+        h("p", {}, "Keep a run with this line around a training loop; it appears here when it begins:"),
         h("pre", {}, 'with hookline.watch(model, to="runs/a"):\n    train()'),
       );
   const count = runs.length === 1 ? "1 run" : `${runs.length} runs`;

@@ -2,7 +2,7 @@
 
 import { h, short } from "./dom.js";
 import { ticksOf } from "./scales.js";
-import { ink, onTheme } from "./theme.js";
+import { ink, isPrinting, onTheme } from "./theme.js";
 
 export const FONT = "12px system-ui, sans-serif";
 const resized = new ResizeObserver((entries) => entries.forEach((entry) => charts.get(entry.target)?.redraw()));
@@ -11,7 +11,8 @@ const all = new Set();
 onTheme(() => {
   for (const reference of all) {
     const chart = reference.deref();
-    if (chart) chart.redraw();
+    if (chart && isPrinting()) chart.drawNow();
+    else if (chart) chart.redraw();
     else all.delete(reference);
   }
 });
@@ -42,6 +43,12 @@ export class Chart {
   redraw() {
     cancelAnimationFrame(this.#again);
     this.#again = requestAnimationFrame(() => this.#draw());
+  }
+
+  /** Without waiting for the next frame, which does not come while a page is printed. */
+  drawNow() {
+    cancelAnimationFrame(this.#again);
+    this.#draw();
   }
 
   #listen() {

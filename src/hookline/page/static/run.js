@@ -6,7 +6,7 @@ import { fill, h, labelled, later, moment, select, whole } from "./dom.js";
 import { state, took } from "./list.js";
 import { CurvesSection, HeatSection } from "./sections.js";
 import { Tree, badge } from "./tree.js";
-import { HEALTH, KINDS, STATS, worst } from "./words.js";
+import { HEALTH, kindName, statName, worst } from "./words.js";
 
 const TOLD = 6;
 
@@ -26,11 +26,11 @@ class RunData {
     this.index();
   }
 
-  /** For each pick of another run, the series of this one with the same site, kind, call and mode. */
-  same(picks, kind) {
+  /** For each pick of another run, the series of this one with the same site, kind and call, and mode if it can be. */
+  same(picks, kind, wanted) {
     return picks.map((pick) => {
       const [site, call] = [pick.site, Number(pick.key.slice(pick.key.lastIndexOf(" ") + 1))];
-      for (const mode of ["train", "eval"]) {
+      for (const mode of [wanted, "train", "eval"]) {
         const number = this.numbers.get(JSON.stringify([site, kind, call, mode]));
         if (number !== undefined) return { ...pick, number };
       }
@@ -46,8 +46,13 @@ class RunData {
     return this.source.heat(this.name, series, 200);
   }
 
-  at(series, step) {
-    return this.source.at(this.name, series, step);
+  at(series, step, finite) {
+    return this.source.at(this.name, series, step, finite);
+  }
+
+  /** The names of all that has rows. */
+  sites() {
+    return [...new Set(this.about.series.map(([site]) => site))];
   }
 }
 
@@ -66,7 +71,7 @@ export class RunView {
       this.runs.push(new RunData(this.source, other, await this.source.about(other)));
     }
     this.choice.settle(first);
-    this.others = this.source.live ? (await this.source.runs()).filter((run) => run.name !== this.name && !run.error) : [];
+    this.others = this.source.live ? (await this.source.list()).runs.filter((run) => run.name !== this.name && !run.error) : [];
     this.#build();
     this.#update();
     this.#listen();
@@ -105,7 +110,8 @@ export class RunView {
   #behind({ name, about }) {
     const told = this.told[name];
     if (!told) return false;
-    return told.revision > about.revision || told.looked > about.looked || told.state.state !== about.state.state;
+    const more = ["revision", "looked", "progress"].some((name) => told[name] > about[name]);
+    return more || told.state.state !== about.state.state;
   }
 
   /** Fetches what has changed; not more often than the answers take. */
@@ -164,8 +170,8 @@ export class RunView {
     const slider = this.#slider();
     this.atStep = [new FlowSection(this), new BoxesSection(this)];
     const parts = [...this.sections, ...this.atStep].map((section) => section.element);
-    const charts = h("div", { class: "charts" }, this.controls, ...parts.slice(0, 2), slider, ...parts.slice(2));
-    fill(this.main, this.facts, h("div", { class: "layout" }, layers, charts));
+    this.charts = h("div", { class: "charts" }, this.controls, ...parts.slice(0, 2), slider, ...parts.slice(2));
+    fill(this.main, this.facts, h("div", { class: "layout" }, layers, this.charts));
   }
 
   #slider() {
@@ -216,7 +222,12 @@ export class RunView {
       chosen: this.choice.under,
       filtered: Boolean(this.choice.filter || this.choice.health),
     });
-    for (const section of [...this.sections, ...this.atStep]) section.invalidate();
+    this.charts.hidden = !about.series.length; // there is nothing to draw, and nothing to choose
+    if (this.charts.hidden) return;
+    for (const section of [...this.sections, ...this.atStep]) {
+      section.invalidate();
+      section.soon();
+    }
   }
 
   #controls() {
@@ -226,8 +237,8 @@ export class RunView {
     if (key === this.controlled) return;
     this.controlled = key;
     const fields = [
-      select("Values", choice.kinds.map((kind) => [kind, KINDS[kind] ?? kind]), choice.kind, (kind) => this.#chose({ kind })),
-      select("Statistic", about.stats.map((stat) => [stat, STATS[stat] ?? stat]), choice.stat, (stat) => this.#chose({ stat })),
+      select("Values", choice.kinds.map((kind) => [kind, kindName(kind)]), choice.kind, (kind) => this.#chose({ kind })),
+      select("Statistic", about.stats.map((stat) => [stat, statName(stat)]), choice.stat, (stat) => this.#chose({ stat })),
       select("Scale", ["auto", "linear", "log"].map((one) => [one, one]), choice.scale, (scale) => this.#chose({ scale })),
     ];
     if (choice.modes.length > 1) {
@@ -250,7 +261,7 @@ export class RunView {
       );
     }
     fill(this.controls, ...fields);
-    const flows = choice.flowKinds.map((kind) => [kind, KINDS[kind] ?? kind]);
+    const flows = choice.flowKinds.map((kind) => [kind, kindName(kind)]);
     fill(this.flowKind, flows.length > 1 ? select("Flow of", flows, choice.flow, (flow) => this.#chose({ flow })) : "");
   }
 
@@ -258,7 +269,7 @@ export class RunView {
     const { about } = this.runs[0];
     const counts = {};
     for (const [name] of about.modules) {
-      const health = worst(about.health[name]);
+      const health = worst(about.health, name);
       counts[health] = (counts[health] ?? 0) + 1;
     }
     const chips = Object.keys(HEALTH).filter((health) => counts[health]);
@@ -284,14 +295,15 @@ export class RunView {
     const { meta, steps, state: now } = about;
     const list = {
       Model: meta.model ?? "–",
-      "Recorded steps": steps.length ? `${whole(steps.length)}, the last is ${whole(steps.at(-1))}` : "none yet",
+      "Recorded steps": steps.length ? `${whole(steps.length)}, the last is ${whole(steps.at(-1))}` : now.state === "running" ? "none yet" : "none",
       Layers: whole(about.modules.length),
       Started: moment(now.started),
       Took: took(now),
       With: [meta.backend, `hookline ${meta.hookline}`, meta.python && `Python ${meta.python}`].filter(Boolean).join(", "),
     };
     if (now.dropped) list.Dropped = `${whole(now.dropped)} rows: the disk could not keep up`;
-    const found = about.modules.map(([site]) => [site, about.health[site] ?? []]).filter(([, some]) => some.length);
+    if (now.damage?.length) list.Damaged = now.damage.join(" ");
+    const found = findingsOf(about);
     // The worst first; of these what was seen first, and in one step what ran first: that is where it began.
     const ran = new Map(about.series.map(([site], number) => [site, number]).reverse());
     const order = ([site, [[what, , step]]]) => [Object.keys(HEALTH).indexOf(what), what === "nan" ? step : 0, ran.get(site) ?? 1e9];
@@ -305,15 +317,31 @@ export class RunView {
       h("dl", {}, ...Object.entries(list).map(([term, text]) => h("div", {}, h("dt", {}, term), h("dd", {}, text)))),
       this.#findings(found, about),
       this.runs[1] && this.#other(this.runs[1]),
+      this.runs[1] && this.#shared(...this.runs),
     );
+  }
+
+  /** Which layers two runs have in common: nothing is drawn of those that only the second has. */
+  #shared(one, two) {
+    const names = new Set(one.sites());
+    const [here, there] = [one.sites(), two.sites()];
+    const only = there.filter((site) => !names.has(site));
+    if (!there.length || !here.length) return null;
+    if (!only.length && here.length === there.length) return null;
+    const some = only.slice(0, 4).map((site) => site || "(model)").join(", ");
+    const rest = only.length ? `; only in ${two.name} and not drawn: ${some}${only.length > 4 ? ` and ${whole(only.length - 4)} more` : ""}` : "";
+    if (only.length === there.length) {
+      return h("p", { class: "error" }, `Nothing of ${two.name} is drawn: none of its layers has the name of one of ${one.name}'s. It has ${some}${only.length > 4 ? ", …" : ""}.`);
+    }
+    return h("p", { class: "lead" }, `${whole(there.length - only.length)} of ${whole(here.length)} layers and parameters of ${one.name} are in ${two.name}, too${rest}.`);
   }
 
   /** What is found in the run that lies over this one, in a line. */
   #other({ name, about }) {
-    const found = about.modules.map(([site]) => [site, about.health[site] ?? []]).filter(([, some]) => some.length);
+    const found = findingsOf(about);
     const told = found.slice(0, 3).flatMap(([site, some]) => [" ", badge(some[0][0]), ` ${site || "(model)"}`]);
     const more = found.length > 3 ? ` and ${whole(found.length - 3)} more` : "";
-    return h("p", { class: "lead" }, `${name}: `, ...(found.length ? told : [badge("healthy")]), more);
+    return h("p", { class: "lead" }, `${name}: `, ...(found.length ? told : [badge(about.health ? "healthy" : "pending")]), more);
   }
 
   #findings(found, about) {
@@ -321,8 +349,10 @@ export class RunView {
       const later = about.state.state === "running" ? "Nothing is recorded yet; the page follows the run." : "No statistics were recorded.";
       return h("p", { class: "lead" }, about.progress < 1 ? "" : later);
     }
-    if (about.progress < 1) return null;
-    if (!found.length) return h("p", { class: "lead good" }, badge("healthy"), " No layer has NaN, explodes, is dead, stands still or lacks a gradient.");
+    if (about.no_health) return h("p", { class: "error" }, `The health of the layers is not known: ${about.no_health}`);
+    if (!about.health) return h("p", { class: "lead", role: "status" }, badge("pending"), " The layers are being looked at; whether they are healthy is not known yet.");
+    const late = about.looked < about.revision && about.until !== null ? ` Until step ${whole(about.until)}; what came later is being looked at.` : "";
+    if (!found.length) return h("p", { class: "lead good" }, badge("healthy"), ` No layer has NaN, explodes, is dead, stands still or lacks a gradient.${late}`);
     const rest = found.length - TOLD;
     return h(
       "div",
@@ -336,6 +366,12 @@ export class RunView {
         ),
         rest > 0 ? h("li", { class: "empty" }, `and ${whole(rest)} more, in the list of layers`) : null,
       ),
+      late ? h("p", { class: "hint" }, late) : null,
     );
   }
+}
+
+/** [site, findings] of each layer that has any. */
+function findingsOf(about) {
+  return about.modules.map(([site]) => [site, about.health?.[site] ?? []]).filter(([, some]) => some.length);
 }

@@ -12,6 +12,12 @@ export function sitesShown(count) {
   return count === 1 ? "1 site" : `${count} sites`;
 }
 
+/** How many of the drawn sites a second run has, where it has not all; nothing else tells why a line is missing. */
+export function inBoth(run, there, count) {
+  if (there === count) return "";
+  return there ? ` ${run.name} has ${there} of them.` : ` ${run.name} has none of them, so nothing of it is drawn.`;
+}
+
 /** Which mark belongs to which of two runs. */
 export function runKey(runs, how) {
   return runs.map((run, n) => h("span", { class: `key ${how} ${n ? "second" : "first"}` }, h("span", { class: "mark" }), run.name));
@@ -37,6 +43,11 @@ export class Section {
       this.numbers,
     );
     this.panel = new Panel(this.element, () => this.#work());
+  }
+
+  /** It is filled before it is seen, once the rest is. */
+  soon() {
+    this.panel.soon();
   }
 
   invalidate() {

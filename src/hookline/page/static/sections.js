@@ -5,17 +5,18 @@ import { fill, h, short, whole } from "./dom.js";
 import { Heat, rangeOf, shareOf } from "./heat.js";
 import { Panel } from "./lazy.js";
 import { colours, depthStyle, paletteStyle } from "./scales.js";
-import { MOST_SITES, Section, runKey, sitesShown } from "./section.js";
+import { MOST_SITES, Section, inBoth, runKey, sitesShown } from "./section.js";
 import { bytesOf } from "./source.js";
 import { sampled, table } from "./table.js";
 import { isDark, onTheme } from "./theme.js";
 import { badge } from "./tree.js";
-import { KINDS, LOGARITHMIC, STATS, worst } from "./words.js";
+import { LOGARITHMIC, kindName, reasons, statName, worst } from "./words.js";
 
 const FEW_LINES = 10;
 const MOST_POINTS = 120000;
 const CARDS = 240;
 const IMAGES = 24;
+const ROWS = 1000;
 
 export class CurvesSection extends Section {
   constructor(view) {
@@ -34,8 +35,9 @@ export class CurvesSection extends Section {
     const points = Math.max(100, Math.min(1000, Math.floor(MOST_POINTS / Math.max(picks.length * runs.length, 1))));
     const answers = await Promise.all(
       runs.map(async (run, second) => {
-        const mine = second ? run.same(picks, choice.kind) : picks;
+        const mine = second ? run.same(picks, choice.kind, choice.mode) : picks;
         const there = mine.filter((pick) => pick);
+        if (second) this.both = inBoth(run, there.length, picks.length);
         const got = await run.curves(there.map((pick) => pick.number), choice.stat, points);
         return there.map((pick, n) => ({
           name: runs.length > 1 ? `${pick.name} (${run.name})` : pick.name,
@@ -53,17 +55,17 @@ export class CurvesSection extends Section {
     this.picks = picks;
     this.count = every.length;
     this.hint.textContent = this.#told();
-    this.chart.label = `${STATS[choice.stat] ?? choice.stat} of ${KINDS[choice.kind]} over the steps, ${picks.length} lines. Arrow keys read values; the table has them all.`;
+    this.chart.label = `${statName(choice.stat)} of ${kindName(choice.kind)} over the steps, ${this.lines.length} lines. Arrow keys read values; the table has numbers.`;
     this.#draw();
     this.#legend();
   }
 
   #told() {
     const { choice } = this.view;
-    const what = `${STATS[choice.stat] ?? choice.stat} of ${KINDS[choice.kind] ?? choice.kind}`;
+    const what = `${statName(choice.stat)} of ${kindName(choice.kind)}`;
     const bad = this.lines.some((line) => line.bad.size) ? " Red marks at the foot: steps with NaN or Inf." : "";
     const spans = this.lines.some((line) => line.spans) ? " Each point pair is the lowest and highest value of some steps." : "";
-    return `${what[0].toUpperCase()}${what.slice(1)}, ${sitesShown(this.count)}.${spans}${bad}`;
+    return `${what[0].toUpperCase()}${what.slice(1)}, ${sitesShown(this.count)}.${this.both ?? ""}${spans}${bad}`;
   }
 
   #draw() {
@@ -73,8 +75,7 @@ export class CurvesSection extends Section {
       count: Math.max(this.picks.length, 1),
       log: choice.scale,
       logByDefault: LOGARITHMIC.has(choice.stat),
-      yLabel: STATS[choice.stat] ?? choice.stat,
-
+      yLabel: statName(choice.stat),
       word: this.picks.length ? "no finite values" : "no layer matches; clear the filter",
     });
   }
@@ -102,21 +103,28 @@ export class CurvesSection extends Section {
   table() {
     if (!this.lines?.length) return null;
     const shown = this.lines.slice(0, 20);
-    const x = sampled([...new Set(shown.flatMap((line) => [...line.x]))].sort((a, b) => a - b), 60);
+    const every = [...new Set(shown.flatMap((line) => [...line.x]))].sort((a, b) => a - b);
+    const x = sampled(every, ROWS);
     const value = (line, step) => {
       const at = line.x.indexOf(step);
       return at < 0 ? "" : line.bad.has(at) ? `${short(line.values[at])} (NaN or Inf)` : short(line.values[at]);
     };
-    const more = this.lines.length > shown.length ? `, the first ${shown.length} of ${this.lines.length} sites` : "";
+    const sites = this.lines.length > shown.length ? `, the first ${shown.length} of ${this.lines.length} lines` : "";
+    const steps = shown.some((line) => line.spans)
+      ? ", at steps between which lie others; of each such stretch the lowest and the highest value"
+      : x.length < every.length
+        ? `, ${whole(x.length)} of ${whole(every.length)} steps`
+        : `, all ${whole(every.length)} steps`;
     const { choice } = this.view;
     return table(
-      `${STATS[choice.stat] ?? choice.stat} of ${KINDS[choice.kind]}${more}`,
+      `${statName(choice.stat)} of ${kindName(choice.kind)}${sites}${steps}`,
       ["step", ...shown.map((line) => line.name)],
       [
         ["highest", ...shown.map((line) => extreme(line, (a, b) => a > b))],
         ["lowest", ...shown.map((line) => extreme(line, (a, b) => a < b))],
         ...x.map((step) => [whole(step), ...shown.map((line) => value(line, step))]),
       ],
+      ROWS + 2,
     );
   }
 }
@@ -139,13 +147,14 @@ export class HeatSection extends Section {
     onTheme(paint);
     const legend = h("div", { class: "legend" }, "share of values: 0.01 %", ramp, "100 % (logarithmic)");
     const more = h("button", { class: "quiet", hidden: true, onclick: () => this.#more() });
+    const printed = h("p", { class: "on-paper" });
     super(view, {
       id: "heat",
       title: "Colourful dimension",
       hint: "The histogram of each layer over the steps: how its values are spread, from negative to positive.",
-      body: h("div", {}, legend, cards, more),
+      body: h("div", {}, legend, printed, cards, more),
     });
-    Object.assign(this, { cards, more, limit: CARDS, shown: new Map(), waiting: [] });
+    Object.assign(this, { cards, more, printed, limit: CARDS, shown: new Map(), waiting: [] });
   }
 
   async load() {
@@ -154,32 +163,38 @@ export class HeatSection extends Section {
     const key = JSON.stringify([choice.kind, runs.map((run) => run.name), picks.map((pick) => pick.key)]);
     if (key !== this.key) this.#build(picks);
     this.key = key;
-    for (const card of this.shown.values()) card.panel.invalidate();
+    const early = this.view.source.live ? IMAGES : Infinity; // a report has them all at hand
+    [...this.shown.values()].forEach((card, place) => {
+      this.#judge(card);
+      card.panel.invalidate();
+      if (place < early) card.panel.soon();
+    });
+    this.#count();
   }
 
   #build(picks) {
     const { choice, runs } = this.view;
-    const others = runs.length > 1 ? runs[1].same(picks, choice.kind) : [];
+    const others = runs.length > 1 ? runs[1].same(picks, choice.kind, choice.mode) : [];
     const { about } = runs[0];
     const types = new Map(about.modules);
     this.picks = picks;
     this.shown = new Map();
     for (const [n, pick] of picks.slice(0, this.limit).entries()) {
-      const label = (run) => `Histogram of ${KINDS[choice.kind]} of ${pick.name} over the steps${runs.length > 1 ? `, ${run.name}` : ""}. Arrow keys read values.`;
+      const label = (run) => `Histogram of ${kindName(choice.kind)} of ${pick.name} over the steps${runs.length > 1 ? `, ${run.name}` : ""}. Arrow keys read values.`;
       const charts = runs.map((run, second) => ({
         run,
         number: second ? others[n]?.number : pick.number,
         chart: new Heat(label(run)),
       }));
-      const health = worst(about.health[pick.site]);
+      const health = worst(about.health, pick.site);
       const element = h(
         "article",
-        { class: "heat" },
+        { class: "heat undrawn" },
         h("h3", {}, h("span", { class: "name" }, pick.name), " ", h("span", { class: "type" }, types.get(pick.site) ?? "")),
-        health === "unknown" ? null : badge(health, (about.health[pick.site] ?? []).map(([, why]) => why).join("; ")),
+        h("span", { class: "verdict" }),
         ...charts.map(({ run, chart }) => [runs.length > 1 ? h("p", { class: "of" }, run.name) : null, chart.element]).flat(),
       );
-      const card = { element, charts, pick };
+      const card = { element, charts, pick, verdict: element.querySelector(".verdict") };
       card.panel = new Panel(element, () => this.#draw(card));
       this.shown.set(pick.key, card);
     }
@@ -187,6 +202,20 @@ export class HeatSection extends Section {
     if (!picks.length) fill(this.cards, h("p", { class: "empty" }, "No layer matches; clear the filter."));
     this.more.hidden = picks.length <= this.limit;
     this.more.textContent = `Show more (${this.shown.size} of ${picks.length})`;
+  }
+
+  /** The health of a card's layer, which may become known or change while the card stays. */
+  #judge({ verdict, pick }) {
+    const { health } = this.view.runs[0].about;
+    const found = worst(health, pick.site);
+    fill(verdict, found === "unknown" ? null : badge(found, reasons(health, pick.site) || undefined));
+  }
+
+  /** Tells on paper how many of the images are there. */
+  #count() {
+    const drawn = this.cards.querySelectorAll(".heat:not(.undrawn)").length;
+    const all = this.picks.length;
+    this.printed.textContent = drawn < all ? `${drawn} of ${all} layers are printed: those that were on the screen. Scroll to have more.` : "";
   }
 
   #more() {
@@ -199,12 +228,15 @@ export class HeatSection extends Section {
     await Promise.all(
       card.charts.map(async ({ run, number, chart }) => {
         try {
-          chart.show(number === undefined ? null : await this.#image(run, number));
+          if (number === undefined) chart.show(null, `${run.name} has no such layer`);
+          else chart.show(await this.#image(run, number));
         } catch (error) {
           chart.readout.textContent = `This could not be read: ${error.message}`;
         }
       }),
     );
+    card.element.classList.remove("undrawn");
+    this.#count();
   }
 
   /** Cards that come into view together are asked for together. */
@@ -235,7 +267,9 @@ export class HeatSection extends Section {
   table() {
     const drawn = [...this.shown.values()].filter((card) => card.charts[0].chart.image).slice(0, 12);
     if (!drawn.length) return null;
-    return h("div", {}, ...drawn.flatMap((card) => card.charts.map((one) => this.#numbers(card, one))));
+    const left = this.picks.length - drawn.length;
+    const note = left ? h("p", { class: "hint" }, `${drawn.length} of ${this.picks.length} layers, the first that were on the screen; filter to see others.`) : null;
+    return h("div", {}, note, ...drawn.flatMap((card) => card.charts.map((one) => this.#numbers(card, one))));
   }
 
   #numbers(card, { run, chart }) {
@@ -245,7 +279,7 @@ export class HeatSection extends Section {
     const columns = sampled([...starts.keys()], 10);
     const two = this.view.runs.length > 1 ? ` (${run.name})` : "";
     return table(
-      `${card.pick.name}${two}: share of values`,
+      `${card.pick.name}${two}: share of values${columns.length < starts.length ? `, ${columns.length} of ${whole(starts.length)} columns of the image` : ""}`,
       ["values", ...columns.map((column) => `step ${whole(starts[column])}`)],
       Array.from({ length: rows }, (_, row) => [
         rangeOf(edges, row),

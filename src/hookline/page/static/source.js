@@ -24,8 +24,8 @@ async function answered(response) {
 export class ServerSource {
   live = true;
 
-  async runs() {
-    return (await answered(await fetch("/api/runs"))).runs;
+  async list() {
+    return answered(await fetch("/api/runs"));
   }
 
   about(run) {
@@ -42,9 +42,10 @@ export class ServerSource {
     return (await this.#ask("heat", { run, series, columns })).images;
   }
 
-  async at(run, series, step) {
+  /** The rows at a step, or at the latest (null); `finite` prefers the latest that has finite values. */
+  async at(run, series, step, finite) {
     if (!series.length) return [];
-    return (await this.#ask("at", { run, series, step })).rows;
+    return (await this.#ask("at", step === null ? { run, series, finite } : { run, series, step })).rows;
   }
 
   #ask(what, question) {
@@ -80,8 +81,8 @@ export class ReportSource {
     return new ReportSource(await new Response(packed).json());
   }
 
-  async runs() {
-    return [];
+  async list() {
+    return { runs: [], waiting: null };
   }
 
   async about() {
@@ -104,9 +105,12 @@ export class ReportSource {
     return series.map((number) => this.data.heat[number] ?? null);
   }
 
-  async at(_, series, step) {
-    const rows = this.data.at[step] ?? {};
-    return series.map((number) => rows[number] ?? null);
+  async at(_, series, step, finite) {
+    const steps = step === null ? [...this.data.about.atSteps].reverse() : [step];
+    return series.map((number) => {
+      const rows = steps.map((one) => this.data.at[one]?.[number]).filter(Boolean);
+      return (finite && rows.find((row) => row.quantiles)) || (rows[0] ?? null);
+    });
   }
 
   listen() {

@@ -5,8 +5,8 @@ import { h } from "./dom.js";
 const MOST = 400;
 
 /** A table in a box of its own that scrolls; `rows` are lists of texts, the first of which names the row. */
-export function table(caption, head, rows) {
-  const shown = rows.slice(0, MOST);
+export function table(caption, head, rows, most = MOST) {
+  const shown = rows.slice(0, most);
   const more = rows.length - shown.length;
   return h(
     "div",
@@ -14,7 +14,7 @@ export function table(caption, head, rows) {
     h(
       "table",
       {},
-      h("caption", {}, more > 0 ? `${caption} (the first ${MOST} of ${rows.length} rows)` : caption),
+      h("caption", {}, more > 0 ? `${caption} (the first ${most} of ${rows.length} rows)` : caption),
       h("thead", {}, h("tr", {}, ...head.map((text) => h("th", { scope: "col" }, text)))),
       h(
         "tbody",

@@ -12,8 +12,15 @@ function stored() {
 }
 
 let chosen = stored();
+const paper = matchMedia("print");
+
+/** Whether the page is being printed: drawn at once then, and in dark ink. */
+export function isPrinting() {
+  return paper.matches;
+}
 
 export function isDark() {
+  if (paper.matches) return false;
   return chosen ? chosen === "dark" : system.matches;
 }
 
@@ -38,6 +45,7 @@ export function onTheme(watcher) {
 
 export function startTheme() {
   system.addEventListener("change", apply);
+  paper.addEventListener("change", apply);
   apply();
 }
 

@@ -1,7 +1,7 @@
 // tree: the modules of a model, each with its health; the part that is chosen filters the charts.
 
 import { fill, h } from "./dom.js";
-import { HEALTH, worst } from "./words.js";
+import { HEALTH, reasons, worst } from "./words.js";
 
 const ORDER = Object.keys(HEALTH);
 const AT_ONCE = 300;
@@ -55,8 +55,8 @@ export class Tree {
 
   #node(node) {
     const children = [...node.children.values()].filter((child) => child.kept);
-    const own = worst(this.health[node.name]);
-    const why = (this.health[node.name] ?? []).map(([, text]) => text).join("; ");
+    const own = worst(this.health, node.name);
+    const why = reasons(this.health, node.name);
     const worse = ORDER.indexOf(node.below) < Math.min(ORDER.indexOf(own), ORDER.indexOf("healthy"));
     const below = children.length && worse ? node.below : null;
     const chosen = this.chosen === node.name;
@@ -112,7 +112,7 @@ function weigh(node, health) {
   let kept = Boolean(node.wanted);
   for (const child of node.children.values()) {
     kept = weigh(child, health) || kept;
-    for (const one of [worst(health[child.name]), child.below]) {
+    for (const one of [worst(health, child.name), child.below]) {
       if (ORDER.indexOf(one) < ORDER.indexOf(node.below)) node.below = one;
     }
   }

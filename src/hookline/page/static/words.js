@@ -37,6 +37,7 @@ export const HEALTH = {
   still: { sign: "‖", word: "not updating", title: "not updating" },
   healthy: { sign: "●", word: "healthy", title: "healthy" },
   unknown: { sign: "○", word: "not seen", title: "no rows" },
+  pending: { sign: "…", word: "not known yet", title: "its health is not known yet" },
 };
 
 export const STATES = {
@@ -47,7 +48,24 @@ export const STATES = {
   failed: "ended by an exception",
 };
 
-export function worst(findings) {
+/** The worst that is found of a site; "pending" where nothing has been looked at: that is not healthy. */
+export function worst(health, site) {
+  if (!health) return "pending";
+  const findings = health[site];
   if (!findings) return "unknown";
   return findings.length ? findings[0][0] : "healthy";
+}
+
+/** Why a site is not healthy, in words. */
+export function reasons(health, site) {
+  return (health?.[site] ?? []).map(([, text]) => text).join("; ");
+}
+
+/** How a kind is called, also one that this page does not know; a run without rows has none. */
+export function kindName(kind) {
+  return KINDS[kind] ?? kind ?? "values";
+}
+
+export function statName(stat) {
+  return STATS[stat] ?? stat ?? "numbers";
 }

@@ -10,10 +10,27 @@ and runs every check with it; each checks a "yes" of the backend's declaration, 
         check(MyAdapter())
 """
 
-from hookline.testing.conformance import backwards, descriptions, forwards, operators, recordings, reference
+from hookline.testing.conformance import (
+    backwards,
+    blocks,
+    descriptions,
+    forwards,
+    operators,
+    places,
+    recordings,
+    reference,
+)
 from hookline.testing.conformance.adapter import Adapter, ramp
 from hookline.testing.conformance.checking import CHECKS, Check
 
 __all__ = ["CHECKS", "Adapter", "Check", "ramp", "reference"]
 
-_FILES = (forwards, backwards, recordings, operators, descriptions)  # imported for the checks that they add
+_FILES = (
+    forwards,
+    backwards,
+    blocks,
+    places,
+    recordings,
+    operators,
+    descriptions,
+)  # imported for the checks that they add

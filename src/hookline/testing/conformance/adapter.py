@@ -12,10 +12,14 @@ all models take one tensor x and return one, unless said otherwise. Names are th
 | fork | `fork`, f(x) = {"double": x * 2, "more": (x * 3, None)}: double * 5 + more[0] * 7 |
 | join | `join`, f(pair) = pair["a"] * 2 + pair["b"] * 3: join({"a": x, "b": x * 4}) |
 | kwargs | `scaled`, f(x, factor=1.0, add=None) = x * factor + add: scaled(x, factor=3.0, add=x * 2) |
+| attend | `attend`, f(query, key, value) = query * 2 + key * 3 + value * 5: attend(x, x, value=x) + x * 7 |
+| several | `several`, f(x) = (h, h + 1, h) with h = x * 2: a * 3 + b * 5 + c * 7 |
+| handed | `handed`, f(x) = (x * 2, x): a + a * 4 + b * 3 + x * 4 |
 | silent | `used` Times(2) and `unused` Times(3): used(x) |
 | inplace | `first` Times(2), y = first(x), y is then overwritten with zeros in place: y + 1 |
 | point | with `hook`: hook(x * 2) * 3 |
 | points | with `hook`: a, b = hook(x * 2, x * 5); a * 3 + b * 7 |
+| norm | `norm`, batch normalisation of 3 features with a scale and a shift: norm(x) |
 | mlp | `fc1` dense 4 to 3, `act` ReLU, `fc2` dense 3 to 2, with the numbers of `reference.WEIGHTS` |
 """
 

@@ -236,6 +236,23 @@ def an_error_in_a_backward_hook_names_the_site(adapter: Adapter) -> None:
     equal(adapter.backward(model, X, LOSS), LOSS * 30, adapter)
 
 
+@check("forward", "forward_pre", "backward")
+def gradients_are_right_after_a_hook_has_ended_a_forward(adapter: Adapter) -> None:
+    model = adapter.build("mlp")
+    wanted = adapter.backward(model, reference.X, reference.LOSS)
+    for register in (hookline.register_forward_hook, hookline.register_forward_pre_hook):
+        with register(model, lambda *told: 1 / 0, "act"):
+            raised(hookline.HookError, lambda: adapter.backward(model, reference.X, reference.LOSS))
+        equal(adapter.backward(model, reference.X, reference.LOSS), wanted, adapter)
+        equal(adapter.backward(model, reference.X * 2, reference.LOSS * 0), wanted * 0, adapter)
+    seen: list[Any] = []
+    with hookline.register_backward_hook(model, lambda *told: seen.append(1), "act"):
+        adapter.run(model, reference.X)  # nothing of a failed one is still under way
+        assert seen == []
+        equal(adapter.backward(model, reference.X, reference.LOSS), wanted, adapter)
+    assert seen == [1]
+
+
 @check("hook_backward")
 def hook_backward_sees_and_replaces_the_gradient_at_one_point(adapter: Adapter) -> None:
     seen: list[Any] = []

@@ -117,6 +117,12 @@ def a_summary_has_names_types_shapes_and_parameters(adapter: Adapter) -> None:
     assert hookline.installed(model) == []
 
 
+@check("summary")
+def running_statistics_are_no_parameters(adapter: Adapter) -> None:
+    found = hookline.summary(adapter.build("norm"), (5, 3))
+    assert (found.total_params, found.trainable_params, found.param_bytes) == (6, 6, 24)
+
+
 @check("summary", "costs")
 def a_summary_counts_costs(adapter: Adapter) -> None:
     found = hookline.summary(adapter.build("mlp"), (5, 4), columns="name,macs")

@@ -88,23 +88,19 @@ def remark_on(module: nn.Module) -> str:
     return next((state.remark for state in states if state.ran and state.remark), "")
 
 
+@changing
 def mark(module: nn.Module, key: Hashable) -> None:
     """Gives `module` the class that belongs to `key` as well as to its taps; None for the taps alone."""
-    with changing:
-        if key is None:
-            _marks.pop(module, None)
-        else:
-            _marks[module] = key
-        retarget(module)
+    if key is None:
+        _marks.pop(module, None)
+    else:
+        _marks[module] = key
+    retarget(module)
 
 
+@changing
 def retarget(module: nn.Module) -> None:
     """Gives `module` the class that its taps need: one of its own, or its old one where there is no tap."""
-    with changing:
-        _retarget(module)
-
-
-def _retarget(module: nn.Module) -> None:
     before, after = _taps(module, after=False), _taps(module, after=True)
     own = type(module)
     if own.__name__ == "OptimizedModule":  # its hooks run outside of the graph that it wraps

@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 
 import torch
 
+from hookline.backends.capabilities import capabilities
 from hookline.backends.points import Point
 from hookline.backends.protocol import Rank, Tap
 from hookline.backends.torch import compat
@@ -69,6 +70,12 @@ def door(number: int) -> Door:
 
 
 # What follows runs while a graph is traced, as plain Python, and its results are constants of the graph.
+
+
+@compat.constant_while_tracing
+def need_version() -> None:
+    """Unsupported where torch is older than those in whose graphs there may be taps."""
+    capabilities()["torch"].need_version("compiled", torch.version.__version__)
 
 
 @compat.constant_while_tracing
@@ -129,7 +136,7 @@ def needs_of(number: int, after: bool, index: int) -> int:
     """What the tap at `index` needs, as a sum of the numbers above."""
     operators.define()
     tap = tapped(number).taps(after)[index]
-    if torch.compiler.is_exporting():
+    if compat.is_exporting():
         raise not_exported(f"a {tap.label.kind} at {tap.label.site!r}")
     needs = tap.needs
     wanted = {

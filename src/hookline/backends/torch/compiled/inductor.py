@@ -2,38 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import ExitStack
-from threading import Lock
 
 from torch import fx
 
+from hookline.backends.changing import changing
 from hookline.backends.torch import compat
+from hookline.backends.undoing import Undoing, undoable
 
-_lock = Lock()
 _installed = ExitStack()
-_users = 0
+_users: list[object] = []
 
 
-def install() -> Callable[[], None]:
+@undoable
+def install(undoing: Undoing) -> None:
     """Has graphs that are compiled from now on looked at; returns the undoing, which does nothing twice."""
-    global _users
-    with _lock:
-        if _users == 0:
-            _installed.callback(compat.inductor_pass(_look))
-        _users += 1
-    left = [1]
+    user = object()
+    undoing.noted(_use, user, False)
+    _use(user, True)
 
-    def forget() -> None:
-        global _users
-        with _lock:
-            if left:
-                left.pop()
-                _users -= 1
-                if _users == 0:
-                    _installed.close()
 
-    return forget
+@changing
+def _use(user: object, wanted: bool) -> None:
+    _users[:] = [other for other in _users if other is not user] + [user] * wanted
+    if not _users:
+        _installed.close()
+    elif wanted and len(_users) == 1:
+        _installed.callback(compat.inductor_pass(_look))
 
 
 def _look(graph: fx.Graph) -> None:

@@ -8,8 +8,8 @@ into it (inserting.py). The graphs of the model as it was stay cached, and are u
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Container, Hashable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Container, Hashable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from torch import nn
@@ -21,6 +21,7 @@ from hookline.backends.torch.compat import around_compiled, graphs_so_far, uncom
 from hookline.backends.torch.compiled import inductor
 from hookline.backends.torch.compiled.classes import mark
 from hookline.backends.torch.modules import walk
+from hookline.backends.undoing import Undoing, undoable
 from hookline.errors import Unsupported
 
 _models: weakref.WeakKeyDictionary[nn.Module, Listened] = weakref.WeakKeyDictionary()
@@ -55,21 +56,11 @@ class Listened:
         self.looked: set[Hashable] = set()  # keys for which a graph was compiled
         self._scopes: tuple[Hashable, dict[tuple[str, int, str], Scope]] = (None, {})
 
-    def add(self, listening: Listening) -> Callable[[], None]:
-        """Has the model tell this one too; returns the undoing."""
-        forget = inductor.install()
-        with changing:
-            self.all.append(listening)
-            self._mark()
-
-        def remove() -> None:
-            with changing:
-                if listening in self.all:
-                    self.all.remove(listening)
-                    self._mark()
-                    forget()
-
-        return remove
+    @changing
+    def tell(self, listening: Listening, wanted: bool) -> None:
+        """Has the model tell this one too, or no more."""
+        self.all = [other for other in self.all if other is not listening] + [listening] * wanted
+        self._mark()
 
     def _mark(self) -> None:
         """Gives all modules the classes that belong to who listens now."""
@@ -120,25 +111,32 @@ def listenings(root: nn.Module) -> list[Listening]:
     return list(_models[root].all) if root in _models else []
 
 
+@undoable
 def hook_compiled(
+    undoing: Undoing,
     entry: nn.Module,
     modules: dict[int, tuple[str, nn.Module]],
     inside: Container[int],
     listener: OpListener,
     label: Label,
-) -> Callable[[], None]:
+) -> None:
     """Has `listener` told of the operators of those modules of `entry` that are `inside`; returns the undoing."""
     root = uncompiled(entry)
     names = {key: name for key, (name, _) in modules.items()}
-    with changing:
-        model = _models.get(root)
-        if model is None or model.names != names:  # by another name it is part of another model
-            model = _models[root] = Listened(root, names)
-    wanted = frozenset(name for key, name in names.items() if key in inside)
-    with ExitStack() as placed:
-        placed.callback(model.add(Listening(listener, wanted, label)))
-        placed.callback(around_compiled(entry, model.called))
-        return placed.pop_all().close
+    model = _listened(root, names)
+    listening = Listening(listener, frozenset(name for key, name in names.items() if key in inside), label)
+    undoing.callback(inductor.install())
+    undoing.noted(model.tell, listening, False)
+    model.tell(listening, True)
+    undoing.callback(around_compiled(entry, model.called))
+
+
+@changing
+def _listened(root: nn.Module, names: dict[int, str]) -> Listened:
+    model = _models.get(root)
+    if model is None or model.names != names:  # by another name it is part of another model
+        model = _models[root] = Listened(root, names)
+    return model
 
 
 def told(model: Any, step: Step) -> list[OpListener]:

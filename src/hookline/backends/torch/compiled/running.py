@@ -8,13 +8,13 @@ graph's own saved tensors do, so nothing is left over of a call that has no back
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack
 from typing import Any
 
 import torch
 
 from hookline.backends.protocol import GradSink, JointSink
+from hookline.backends.undoing import stacked
 
 
 class Run:
@@ -60,13 +60,10 @@ def current() -> Run | None:
     return _current.run
 
 
-@contextmanager
-def running(run: Run) -> Iterator[None]:
-    before, _current.run = _current.run, run
-    try:
-        yield
-    finally:
-        _current.run = before
+@stacked
+def running(stack: ExitStack, run: Run) -> None:
+    stack.callback(setattr, _current, "run", _current.run)
+    _current.run = run
 
 
 class GraphPassage:

@@ -22,6 +22,7 @@ from hookline.backends.torch.compiled.doors import (
     door_number,
     met_at,
     need_classes,
+    need_version,
     needs_of,
     point_door,
     refilled,
@@ -37,6 +38,7 @@ Look = tuple[int, bool, int]
 
 def call_of_tap(tap: Any, module: Any, *rest: Any) -> Any:
     """In place of `tap(module, *rest)`."""
+    need_version()
     number = getattr(type(module), NUMBER, 0)
     if number == 0:
         need_classes()
@@ -52,6 +54,7 @@ def call_of_inert(inert: Any, module: Any, *rest: Any) -> None:
 
 def call_of_point(point: Any, *tensors: Any) -> Any:
     """In place of a HookBackward."""
+    need_version()
     look = (point_door(point, tuple([_live(leaf) for leaf in tensors])), False, JOINT)
     tapped = _hung(tensors, [look], (0,), 0, False)
     return tapped[0] if len(tapped) == 1 else tapped
@@ -59,7 +62,8 @@ def call_of_point(point: Any, *tensors: Any) -> Any:
 
 def call_of_replaced(replaced: Any, *args: Any, **kwargs: Any) -> Any:
     """In place of a forward that was replaced: what stands for it, followed as any other code."""
-    return replaced.fn.traced(replaced.original, *args, **kwargs)
+    need_version()
+    return replaced.fn.traced(replaced.followed_original(), *args, **kwargs)
 
 
 def _before(tap: Any, number: int, args: Any, kwargs: Any) -> Any:

@@ -1,0 +1,71 @@
+"""Ports: where the gradients of one tensor that enters or leaves a call are found in autograd's graph."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from hookline.backends.torch.compat import node_number
+from hookline.backends.torch.leaves import Edge, Region
+
+if TYPE_CHECKING:
+    from hookline.backends.torch.passages import Passage
+
+Tensor = torch.Tensor
+
+FOREVER = 2**63
+"""A number above that of any node: spans of outputs have no end."""
+
+KEY = "hookline"
+"""Under this name a node's metadata has the ports whose edge is one of its outputs."""
+
+
+class Port:
+    """The gradient of one tensor that enters or leaves a call: what an edge gets from nodes of a span."""
+
+    __slots__ = ("base", "edge", "high", "low", "numbers", "outward", "region", "seen_last", "through")
+
+    def __init__(self, numbers: list[int], *, outward: bool) -> None:
+        self.numbers, self.outward = numbers, outward
+        self.low = self.high = 0
+        # Of an input: edges, whose nodes are older than the call. Those of an output are known by the node that
+        # holds this port: a reference to it from here would close a cycle through C++.
+        self.edge: Edge | None = None
+        self.base: Edge | None = None
+        self.region: Region | None = None
+        # Of an input: the parts that outputs show which are views of it, or of its base.
+        self.through: list[Region] | tuple[()] = ()
+        self.seen_last: Callable[[int], int] | None = None
+        """Of a view: `number_of` it."""
+
+
+STALE = -1
+
+
+def number_of(leaf: Tensor, now: int) -> int:
+    """The number of a view's node: another one once it is written to, or looked at after its base was.
+
+    STALE if nobody had looked at it since then before node `now`.
+    """
+    node = leaf.grad_fn
+    number = 0 if node is None else node_number(node)
+    return STALE if number >= now else number
+
+
+def number_of_held(held: weakref.ref[Tensor], now: int) -> int:
+    """The same of a view that may be gone: 0 if it is."""
+    return 0 if (leaf := held()) is None else number_of(leaf, now)
+
+
+def is_looked_up(node: Any, but: Passage) -> bool:
+    """Whether a backward has to look up somebody else's port at this node."""
+    return any(not other.simple for _, other, *_ in node.metadata.get(KEY, ()) if other is not but)
+
+
+def mark(edge: Edge, passage: Passage, port: Port, region: Region | None, marks: list[int]) -> None:
+    node, output_nr = edge
+    node.metadata.setdefault(KEY, []).append((output_nr, passage, port, region))
+    marks.append(node_number(node))

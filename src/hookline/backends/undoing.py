@@ -1,0 +1,109 @@
+"""Undoing: what is done to a model is taken back, also where an interrupt comes between any two lines.
+
+Ctrl-C may come at the first line of an `__exit__` or of a `finally`, and between the last line of a `with` and its
+end: nothing that our own lines take back is safe. So:
+
+- undoing is noted before the deed, and each step of it may be done again;
+- it is run by an ExitStack, which goes on with the next step when one is cut short, and has each step twice.
+  What leaves a block is the ExitStack's own `__exit__`: there is no line of ours before it;
+- a lock is held around a function, not by a `with` inside of one (`changing.py`).
+
+A second interrupt within the same few lines is not provided for, nor a signal that Python takes between
+the return of a placement and the noting of what it returned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ContextDecorator, ExitStack
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+Undo = Callable[[], None]
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Undoing(ExitStack):
+    """An ExitStack of steps that may be done again; one that is cut short is done by its twin.
+
+    >>> log = []
+    >>> undoing = Undoing(); undoing.noted(lambda: log.append("off")); undoing.close(); undoing.close()
+    >>> log
+    ['off', 'off']
+    """
+
+    def noted(self, undo: Callable[..., Any], *args: Any) -> None:
+        """Has `undo(*args)` done at the end. To be called before the deed."""
+        self.callback(undo, *args)
+        self.callback(undo, *args)
+
+
+def undoable(place: Callable[Concatenate[Undoing, P], None]) -> Callable[P, Undo]:
+    """A function that does what `place(undoing, ...)` does and returns the undoing; where it raises, that is done.
+
+    What another such function returns is handed to `undoing.callback` in the very line that calls it.
+    """
+
+    @wraps(place)
+    def placed(*args: P.args, **kwargs: P.kwargs) -> Undo:
+        undoing = Undoing()
+        try:
+            place(undoing, *args, **kwargs)
+            return undoing.close
+        except BaseException:
+            undoing.close()
+            raise
+
+    return placed
+
+
+class _Around(ContextDecorator, Undoing):
+    """An Undoing that is around a function: run when that ends, by lines of the standard library."""
+
+
+def tidied(run: Callable[Concatenate[Undoing, P], T]) -> Callable[P, T]:
+    """A function that does what `run(undoing, ...)` does; whatever was noted is undone when it ends."""
+
+    @wraps(run)
+    def around(*args: P.args, **kwargs: P.kwargs) -> T:
+        undoing = _Around()
+        return undoing(run)(undoing, *args, **kwargs)
+
+    return around
+
+
+class Filled(ExitStack):
+    """A context that a function fills when it is entered; it is left by lines of the standard library.
+
+    Where it is dropped without being left, between the last line of a `with` and its end, it is left then.
+    """
+
+    fill: Callable[[ExitStack], None]
+
+    def __enter__(self) -> Filled:
+        try:
+            self.fill(self)
+            return self
+        except BaseException:
+            self.close()
+            raise
+
+    __del__ = ExitStack.close
+
+
+def filled(fill: Callable[[ExitStack], None]) -> Filled:
+    """A context: entering it calls `fill(stack)`, leaving it closes the stack."""
+    context = Filled()
+    context.fill = fill
+    return context
+
+
+def stacked(enter: Callable[Concatenate[ExitStack, P], None]) -> Callable[P, Filled]:
+    """A function whose result is a context: entering it calls `enter(stack, ...)`, leaving it closes the stack."""
+
+    @wraps(enter)
+    def context(*args: P.args, **kwargs: P.kwargs) -> Filled:
+        return filled(lambda stack: enter(stack, *args, **kwargs))
+
+    return context

@@ -1,0 +1,118 @@
+"""Arrays: many rows as one array for each column, a hundredth of what they take as dicts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from hookline.sinks.columns import more_of
+from hookline.sinks.entries import Frame
+from hookline.sinks.frames import COUNTS, FLOATS, Histograms, Row
+
+Columns = dict[str, Any]
+Part = tuple[dict[int, dict[str, Any]], int, Frame, Any]
+"""The series of a file, its rank, a frame of it, and at which places of the frame rows are wanted."""
+TABLE = ("site", "kind", "step", "call", "rank", "mode")
+
+
+def joined(parts: Iterable[Part], stats: list[str] | None, histograms: bool) -> Columns:
+    """The columns of all parts, ordered by step: what rows are about, then statistics, those asked for or all."""
+    gathered: dict[str, list[Any]] = {name: [] for name in (*TABLE, *COUNTS, *FLOATS)}
+    wanted = [*COUNTS, *FLOATS] if stats is None else [name for name in stats if name in (*COUNTS, *FLOATS)]
+    extra: list[Row] = []
+    hists: list[Histograms] = []
+    for series, rank, frame, places in parts:
+        numbers = frame.columns["series"][places]
+        for name in ("site", "kind", "mode", "call"):
+            gathered[name].append(_named(series, numbers, name))
+        gathered["rank"].append(np.full(len(places), rank, np.int64))
+        for name in ("step", *wanted):
+            gathered[name].append(frame.columns[name][places])
+        if stats is None or len(wanted) < len(stats):
+            extra += [frame.extra[place] for place in places]
+        if histograms and frame.hists is not None:
+            hists.append(_chosen(frame.hists, places))
+    columns = {name: _joined(gathered[name], name) for name in (*TABLE, *wanted)}
+    columns |= _extra(extra, stats)
+    order = np.argsort(columns["step"], kind="stable")
+    columns = {name: values[order] for name, values in columns.items()}
+    return columns | _sorted(hists, order) if histograms else columns
+
+
+def with_histograms(columns: Columns) -> Columns:
+    """Columns whose histograms, if they have any, are two small arrays in each row, None where it has none."""
+    if "hist_starts" not in columns:
+        return columns
+    found = dict(columns)
+    starts, had = found.pop("hist_starts"), found.pop("hist_lengths") >= 0
+    for name in ("hist_bins", "hist_counts"):
+        each = np.empty(len(had), object)
+        for place in np.flatnonzero(had):
+            each[place] = columns[name][starts[place] : starts[place + 1]]
+        found[name] = each
+    return found
+
+
+def _named(series: dict[int, dict[str, Any]], numbers: Any, name: str) -> Any:
+    known, places = np.unique(numbers, return_inverse=True)
+    values = [series[number][name] for number in known.tolist()]
+    return np.asarray(values, np.int64 if name == "call" else object)[places.reshape(-1)]
+
+
+def _joined(arrays: list[Any], name: str) -> Any:
+    if arrays:
+        return np.concatenate(arrays)
+    kinds = {"site": object, "kind": object, "mode": object}
+    return np.empty(0, kinds.get(name, np.float64 if name in FLOATS else np.int64))
+
+
+def _extra(rows: list[Row], stats: list[str] | None) -> Columns:
+    """What rows have besides: numbers as floats, NaN where a row has none; others as they are."""
+    found = more_of(rows)
+    if any(row.get("ratio") is not None for row in rows):
+        found["ratio"] = True
+    columns: Columns = {}
+    for name, is_number in found.items():
+        if stats is not None and name not in stats:
+            continue
+        values = [row.get(name) for row in rows]
+        if is_number:
+            columns[name] = np.asarray([np.nan if value is None else value for value in values], np.float64)
+        else:
+            columns[name] = np.empty(len(values), object)
+            columns[name][:] = values
+    for name in stats or ():
+        if name not in columns and name not in (*COUNTS, *FLOATS, "hist"):
+            columns[name] = np.full(len(rows), np.nan)
+    return columns
+
+
+def _chosen(hists: Histograms, places: Any) -> Histograms:
+    """The histograms of some rows."""
+    lengths, size = np.maximum(hists.lengths, 0), hists.size
+    entries = _entries(np.cumsum(lengths) - lengths, lengths, places)
+    return Histograms(hists.lengths[places], hists.bins[entries], hists.counts[entries], size)
+
+
+def _sorted(hists: list[Histograms], order: Any) -> Columns:
+    """All histograms in the order of the rows."""
+    some = [np.empty(0, np.int64)]
+    lengths = np.concatenate([hist.lengths for hist in hists] or some)
+    bins, counts = (np.concatenate([hist[at] for hist in hists] or some) for at in (1, 2))
+    full = np.maximum(lengths, 0)
+    entries = _entries(np.cumsum(full) - full, full, order)
+    return {
+        "hist_starts": np.concatenate([[0], np.cumsum(full[order])]).astype(np.int64),
+        "hist_lengths": lengths[order],
+        "hist_bins": bins[entries],
+        "hist_counts": counts[entries],
+    }
+
+
+def _entries(starts: Any, lengths: Any, places: Any) -> Any:
+    """The numbers of the entries of some rows, row after row."""
+    mine = lengths[places]
+    before = np.cumsum(mine) - mine
+    return np.arange(int(mine.sum())) + np.repeat(starts[places] - before, mine)

@@ -1,0 +1,394 @@
+"""Reader: one file of a run, also while it is written. What is damaged is left out and told, the rest is read."""
+
+from __future__ import annotations
+
+import bisect
+import sqlite3
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hookline.errors import RunError, printable
+from hookline.sinks.columns import more_of
+from hookline.sinks.entries import Entry, Frame, check, histograms_of, keys_of, last_of_each, overlapping
+from hookline.sinks.facts import checked_facts, checked_recording, checked_series
+from hookline.sinks.frames import (
+    LARGEST,
+    Block,
+    Damaged,
+    Row,
+    rows_of,
+    unpack_columns,
+    unseal,
+)
+from hookline.sinks.opening import LONG, SHORT, Source
+from hookline.sinks.schema import GROUP, META, VERSION, Format, Kept, checksum, format_of
+
+UNREADABLE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_MISMATCH}
+"""What SQLite says of damage; of other errors (busy, no access) it may be free later."""
+MOST_FACTS = 10_000
+MOST_TOLD = 1000
+MOST_MISSING = 20_000
+"""Where more rows than this are missing, a file is not damaged but lies."""
+ASK_VERSION = "SELECT value FROM meta WHERE name = 'version'"
+
+
+class Reader:
+    """Reads one file; by one thread at a time.
+
+    `damage` tells what could not be read, a sentence each, and grows while reading.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.damage: list[str] = []
+        self._entries: list[Entry] = []
+        self._groups: dict[int, list[Entry]] = {}
+        self._next = 1
+        self._series: dict[int, dict[str, Any]] = {}
+        self._next_series = 0
+        self._missing = 0
+        self._told: set[str] = set()
+        try:
+            self._source = Source(path)
+        except (sqlite3.Error, OSError) as error:
+            raise RunError(f"{path} is not a file of a hookline run, or is damaged: {printable(error)}") from error
+        try:
+            self._format = self._known_format()
+            self.meta = self._facts(self._format.sealed)
+        except BaseException:
+            self._source.close()
+            raise
+
+    def recordings(self) -> list[Kept]:
+        """What is noted of recordings, in the order in which they were made."""
+        if not self._format.recordings:
+            return []
+        found = self._each("recording", "file, step, made, sites", 1)
+        return [one for number, values in found if (one := self._whole(checked_recording, number, values))]
+
+    def series(self) -> dict[int, dict[str, Any]]:
+        """{number: {site, kind, call, mode}}, in the order in which they first came."""
+        for number, values in self._each("series", "site, kind, call, mode", self._next_series):
+            self._next_series = number + 1
+            if one := self._whole(checked_series, number, values):
+                self._series[number] = one
+        return dict(self._series)
+
+    def rows(self, wanted: set[int], first: int | None = None, last: int | None = None) -> list[tuple[int, Row]]:
+        """The rows of these series between two steps, in the order of writing; of one written twice the last."""
+        rows: list[tuple[int, Row]] = []
+        for frame, places in self.parts(wanted, first, last, hists=True):
+            assert frame.hists is not None
+            rows += rows_of(frame.columns, frame.extra, frame.hists, places)
+        return rows
+
+    def parts(
+        self, wanted: set[int], first: int | None = None, last: int | None = None, *, hists: bool = False
+    ) -> Iterator[tuple[Frame, Any]]:
+        """The frames that have rows of these series between two steps, and at which places these are.
+
+        Of a row that was written twice, a step of a run that goes on say, only what was written last counts.
+        """
+        self._look()
+        low, high = -LARGEST if first is None else first, LARGEST if last is None else last
+        numbers = np.asarray(sorted(wanted), np.int64)
+        for group in sorted({number // GROUP for number in wanted}):
+            entries = [one for one in self._groups.get(group, []) if one.first <= high and one.last >= low]
+            older = self._written_again(entries)
+            for entry in entries:
+                if (frame := self._frame(entry, hists)) is not None:
+                    steps = frame.columns["step"]
+                    mine = np.isin(frame.columns["series"], numbers) & (steps >= low) & (steps <= high)
+                    mine &= last_of_each(keys_of(frame))
+                    if entry.number in older:
+                        mine &= ~older[entry.number]
+                    yield frame, np.flatnonzero(mine)
+
+    def _written_again(self, entries: list[Entry]) -> dict[int, Any]:
+        """By the numbers of frames: which of their rows a later frame has too. Most often there is none."""
+        older, newer = overlapping(entries)
+        seen: set[int] = set()
+        found: dict[int, Any] = {}
+        for entry in reversed(entries if older else []):
+            if entry.number not in older | newer or (frame := self._frame(entry, False)) is None:
+                continue
+            keys = keys_of(frame).tolist()
+            if entry.number in older:
+                found[entry.number] = np.asarray([key in seen for key in keys])
+            if entry.number in newer:
+                seen.update(keys)
+        return found
+
+    def index(self, after: int) -> list[Entry]:
+        """What is known of the frames behind number `after`, unread."""
+        self._look()
+        return self._entries[bisect.bisect_right(self._entries, after, key=lambda one: one.number) :]
+
+    def frames(self, after: int, limit: int, group: int | None = None, *, hists: bool = True) -> list[Frame]:
+        """Up to `limit` frames behind number `after`, in the order of writing; none where the rest is damaged.
+
+        Of one group, if it is given; their histograms come with these only, and if they are wanted.
+        """
+        self._look()
+        entries = self._entries if group is None else self._groups.get(group, [])
+        found: list[Frame] = []
+        for entry in entries[bisect.bisect_right(entries, after, key=lambda one: one.number) :]:
+            if (frame := self._frame(entry, hists and group is not None)) is not None:
+                found.append(frame)
+                if len(found) == limit:
+                    break
+        return found
+
+    def last_frame(self) -> tuple[int, int]:
+        """The number of the frame that was written last, and the largest step; 0 and -1 where there is none."""
+        self._look()
+        return (self._entries[-1].number if self._entries else 0), max(
+            (one.last for one in self._entries), default=-1
+        )
+
+    def steps(self) -> list[int]:
+        """Every step that has a row, in order."""
+        return sorted({step for frame in self._every() for step in np.unique(frame.columns["step"]).tolist()})
+
+    def count(self) -> int:
+        """How many rows there are."""
+        self._look()
+        known = [entry.rows for entry in self._entries]
+        if None in known or any(overlapping(entries)[0] for entries in self._groups.values()):
+            return sum(len(places) for _, places in self.parts(set(self.series())))
+        return sum(rows for rows in known if rows is not None)
+
+    def more(self) -> dict[str, bool]:
+        """What rows have besides the fixed columns: {name: whether it is a number}."""
+        return more_of(row for frame in self._every() for row in frame.extra)
+
+    def close(self) -> None:
+        self._source.close()
+
+    def _every(self) -> Iterator[Frame]:
+        self._look()
+        for entry in self._entries:
+            if (frame := self._frame(entry, False)) is not None:
+                yield frame
+
+    def _known_format(self) -> Format:
+        """The format of the file by its tables; RunError where they are none of a run's."""
+        known, version = None, ""
+        try:
+            tables = {sql for (sql,) in self._source.rows("SELECT sql FROM sqlite_master") if sql is not None}
+            known = format_of(tables)
+            (version,) = (META in tables and self._source.one(ASK_VERSION)) or ("",)
+        except sqlite3.Error as error:
+            if known is None or not _is_damage(error):
+                raise RunError(
+                    f"{self.path} is not a file of a hookline run, or is damaged: {printable(error)}"
+                ) from error
+        told = str(version)[:10]
+        if told.isdecimal() and int(told) > VERSION:
+            raise RunError(
+                f"{self.path} was written by a newer hookline (format {told}, this one reads up to {VERSION}). "
+                "Upgrade hookline to read it."
+            )
+        if known is None:
+            raise RunError(
+                f"{self.path} is not a file of a hookline run, or is damaged: its tables are not those of a run."
+            )
+        return known
+
+    def _facts(self, sealed: bool) -> dict[str, Any]:
+        """The facts of the run, without those that are damaged."""
+        found: dict[str, str] = {}
+        seals: dict[str, int] = {}
+        size = 0
+        try:
+            with self._source.at_once():
+                for name, value in self._source.rows(
+                    f"SELECT name, value FROM meta LIMIT {MOST_FACTS}", longest=LONG
+                ):
+                    found[str(name)] = value
+                    size += len(str(value))
+                    if size > LONG:
+                        raise RunError(f"{self.path} is no run of hookline's: its facts are larger than 128 MB.")
+                if sealed:
+                    seals = dict(self._source.rows(f"SELECT name, crc FROM seal LIMIT {MOST_FACTS}"))
+        except sqlite3.Error as error:
+            self._raise_unless_damage(error)
+            self._tell(f"the facts of the run can't all be read ({printable(error)})")
+        if sealed:
+            for name in seals.keys() - found.keys():
+                self._tell(f"the fact {str(name)[:100]!r} is missing")
+            for name in [name for name, value in found.items() if seals.get(name) != checksum(name, str(value))]:
+                self._tell(f"the fact {name[:100]!r} is damaged and left out")
+                del found[name]
+        facts, wrong = checked_facts(found, self.path.name)
+        for what in wrong:
+            self._tell(what)
+        return facts
+
+    def _look(self) -> None:
+        """Learns of the frames that were written since."""
+        columns = "series_group, first, last, rows" if self._format.sealed else "series_group, first, last, NULL"
+        for number, values in self._each("frame", columns, self._next):
+            self._next = number + 1
+            if values is not None and all(type(value) is int and abs(value) <= LARGEST for value in values[:3]):
+                group, first, last, rows = values
+                entry = Entry(number, group, first, last, rows if type(rows) is int and rows > 0 else None)
+            elif (found := self._entry_by_block(number)) is not None:
+                entry = found
+            else:
+                latest = self._entries[-1].last if self._entries else -1
+                self._tell(
+                    f"frame {number} is damaged and left out; its steps, after step {latest}, can't be told"
+                )
+                continue
+            self._entries.append(entry)
+            self._groups.setdefault(entry.group, []).append(entry)
+
+    def _entry_by_block(self, number: int) -> Entry | None:
+        """What a frame's own bytes tell of it, where what was noted of it is damaged."""
+        try:
+            columns, _ = unpack_columns(self._block(number).stats)
+            series, steps = columns["series"], columns["step"]
+            if self._format.sealed and len(series):
+                entry = Entry(number, int(series[0]) // GROUP, int(steps.min()), int(steps.max()), len(series))
+                check(entry, columns)
+                return entry
+        except Damaged:
+            pass
+        except sqlite3.Error as error:
+            self._raise_unless_damage(error)
+        return None
+
+    def _frame(self, entry: Entry, hists: bool) -> Frame | None:
+        """A frame whose numbers fit together; None where it is damaged, which is told."""
+        try:
+            block = self._block(entry.number)
+            columns, extra = unpack_columns(block.stats)
+            check(entry, columns)
+            self._check_known(entry, columns)
+            return Frame(
+                entry.number, entry.group, columns, extra, histograms_of(block, len(extra)) if hists else None
+            )
+        except Damaged as error:
+            why = printable(error)
+        except sqlite3.Error as error:
+            self._raise_unless_damage(error)
+            why = printable(error)
+        steps = f"step {entry.first}" if entry.first == entry.last else f"steps {entry.first} to {entry.last}"
+        self._tell(f"frame {entry.number}, with rows of {steps}, is damaged and left out: {why}")
+        return None
+
+    def _check_known(self, entry: Entry, columns: dict[str, Any]) -> None:
+        """Tells of rows whose series is not there, so that nobody knows what they are of."""
+        numbers = set(np.unique(columns["series"]).tolist())
+        if not numbers <= self._series.keys() and not numbers <= self.series().keys():
+            self._tell(f"frame {entry.number} has rows of a series that is missing; they are left out")
+
+    def _block(self, number: int) -> Block:
+        """The bytes of a frame, whose checksums agree."""
+        found = self._source.one(self._format.blocks, number)
+        if found is None:
+            raise Damaged("it is missing")
+        stats, hists = found
+        if not isinstance(stats, bytes) or not isinstance(hists, (bytes, type(None))):
+            raise Damaged("it is not made of bytes")
+        if not self._format.sealed:
+            return Block(stats, hists)
+        return Block(unseal(stats, f"{number} stats"), None if hists is None else unseal(hists, f"{number} hists"))
+
+    def _each(self, table: str, columns: str, start: int) -> Iterator[tuple[int, tuple[Any, ...] | None]]:
+        """(number, values) of the rows of a table from a number on; None for those that are damaged.
+
+        Rows are numbered without gaps, so a row that is missing is known.
+        """
+        asked = f"{columns}, {'crc' if self._format.sealed else 'NULL'}"
+        expected = start
+        try:
+            query = f"SELECT number, {asked} FROM {table} WHERE number >= ? ORDER BY number"
+            longest = LONG if table == "recording" else SHORT
+            for number, *values, crc in self._source.rows(query, start, longest=longest):
+                if type(number) is not int or number < expected:
+                    raise sqlite3.DatabaseError("rows are out of order")
+                for missing in range(expected, number):
+                    self._count_missing(table)
+                    yield missing, None
+                expected = number + 1
+                yield number, tuple(values) if self._agrees(crc, number, values) else None
+            return
+        except sqlite3.Error as error:
+            self._raise_unless_damage(error)
+        for number in range(expected, self._last_number(table, expected) + 1):  # what lies behind the damage
+            if (found := self._one(table, asked, number)) is None:
+                self._count_missing(table)
+            yield number, found
+
+    def _count_missing(self, table: str) -> None:
+        self._missing += 1
+        if self._missing > MOST_MISSING:
+            raise RunError(f"{self.path} is damaged: more than {MOST_MISSING:,} rows of {table!r} are missing.")
+
+    def _one(self, table: str, asked: str, number: int) -> tuple[Any, ...] | None:
+        try:
+            found = self._source.one(f"SELECT {asked} FROM {table} WHERE number = ?", number)
+        except sqlite3.Error as error:
+            self._raise_unless_damage(error)
+            return None
+        return found[:-1] if found and self._agrees(found[-1], number, found[:-1]) else None
+
+    def _agrees(self, crc: Any, number: int, values: Any) -> bool:
+        try:
+            return not self._format.sealed or crc == checksum(number, *values)
+        except TypeError:  # bytes, where only numbers and texts are
+            return False
+
+    def _last_number(self, table: str, start: int) -> int:
+        """The largest number of a damaged table, as far as it can be found."""
+        with suppress(sqlite3.DatabaseError):
+            (last,) = self._source.one(f"SELECT max(number) FROM {table}") or (None,)
+            if type(last) is int and last < self.path.stat().st_size:
+                return last
+        low, high = start, start + 1
+        while self._may_have(table, high):
+            low, high = high, 2 * high + 1
+            if high > self.path.stat().st_size:
+                raise RunError(f"{self.path} is damaged: its table {table!r} can't be read.")
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if self._may_have(table, middle) else (low, middle)
+        return low
+
+    def _may_have(self, table: str, number: int) -> bool:
+        try:
+            return self._source.one(f"SELECT 1 FROM {table} WHERE number = ?", number) is not None
+        except sqlite3.Error as error:
+            self._raise_unless_damage(error)
+            return True
+
+    def _whole(self, made: Any, number: int, values: tuple[Any, ...] | None) -> Any:
+        """What `made` makes of a row; None where it is damaged, which is told."""
+        try:
+            if values is None:
+                raise Damaged("its row is damaged")
+            return made(*values)
+        except Damaged as error:
+            what = "recording" if made is checked_recording else "series"
+            self._tell(f"{what} {number} is left out: {printable(error)}")
+            return None
+
+    def _raise_unless_damage(self, error: sqlite3.Error) -> None:
+        if not _is_damage(error):
+            raise RunError(f"{self.path} can't be read: {printable(error)}") from error
+
+    def _tell(self, what: str) -> None:
+        told = f"{self.path}: {what}."
+        if told not in self._told and len(self._told) < MOST_TOLD:
+            self._told.add(told)
+            self.damage.append(told)
+
+
+def _is_damage(error: sqlite3.Error) -> bool:
+    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF in UNREADABLE

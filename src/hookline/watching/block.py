@@ -1,0 +1,363 @@
+"""Block: an open or finished `watch`, which follows the steps of a training and gathers what its taps reduce."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from threading import get_ident
+from types import TracebackType
+from typing import Any
+
+from hookline.backends.protocol import COUNTING, Backend, FunctionTap, Label, Rank, Wish
+from hookline.backends.undoing import Undoing
+from hookline.errors import InvalidArgument
+from hookline.hooks.audit import Audit
+from hookline.hooks.entering import Enterable
+from hookline.hooks.handles import Handle, all_or_nothing
+from hookline.hooks.keeping import facts_of
+from hookline.hooks.operators import Chosen
+from hookline.hooks.placing import callers_line
+from hookline.hooks.select import Place, Tree
+from hookline.hooks.session import Session, opened
+from hookline.reporting import report
+from hookline.schedule import Schedule
+from hookline.sinks.frames import Row
+from hookline.watching.audit import Seen, audited
+from hookline.watching.handing import Handing
+from hookline.watching.operators import WatchedOps
+from hookline.watching.progress import Progress
+from hookline.watching.steps import Gathered, Wanted
+from hookline.watching.table import Table
+from hookline.watching.taps import FullWatcher, OutputWatcher
+from hookline.watching.weights import Weights, parameters_of
+
+
+class Watch(Enterable, Undoing):
+    """An open or finished `watch` block; `rows` has what was seen."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        model: Any,
+        tree: Tree,
+        places: list[Place],
+        schedule: Schedule,
+        table: Table,
+        wanted: Wanted,
+        *,
+        inputs: bool,
+        grads: bool,
+        ops: Chosen | None,
+        params: bool | Callable[[], dict[str, Any]],
+        scaler: Any,
+        progress: bool | None,
+    ) -> None:
+        super().__init__()
+        self.backend = backend
+        self.session = Session()
+        self.grads = grads
+        self.is_open = False
+        self.now = 0
+        self.gathered = Gathered(wanted, backend.version)
+        self._model, self._tree, self._places = model, tree, places
+        self._schedule, self._table = schedule, table
+        self._inputs, self._scaler, self._show_progress = inputs, scaler, progress
+        self._progress = Progress(wanted=False)
+        named = params if callable(params) else partial(parameters_of, backend, places)
+        self._weights = Weights(backend, named, self.gathered.add) if params else None
+        self._taps: Handle | None = None
+        self._watchers: list[OutputWatcher] = []
+        self._chosen = ops
+        self._ops: WatchedOps | None = None
+        self._line = ""
+        self._scale: float | None = None
+        self._mode = "train"
+        self._under_way: dict[int, int] = {}  # by thread: how deep in calls of the model, which may call itself
+        self._trained = False  # an optimizer has stepped: calls alone make no steps any more
+        self._by_hand = False  # steps are told, see `steps_by_hand`
+        self._due = False  # an optimizer has stepped, and the model has not been called since
+        self._recorded = False  # any step was one to be recorded
+        self._audit: Audit | None = None  # of a block that was left
+        self._recording = False  # the step under way is one that is recorded
+        self._handing: Handing | None = None
+        self._stepping = threading.RLock()  # any thread that calls the model may end a step
+
+    # Reading
+
+    def rows(self, site: str | None = None, kind: str | None = None, step: int | None = None) -> list[Row]:
+        """The rows in memory: dicts with site, kind, step, call, rank, mode and the statistics."""
+        if self.is_open:
+            self.backend.settled()
+        with self._stepping:
+            self.finish_step()
+            return self._table.rows(site, kind, step)
+
+    def audit(self) -> Audit:
+        """For every site and parameter: measured so many times, or never, and why."""
+        return self._account() if self._audit is None else self._audit
+
+    def _account(self, error: BaseException | None = None) -> Audit:
+        seen = Seen(self.backend, self._tree, self._watchers, self._weights, self._ops, self._recorded, error)
+        return audited(seen)
+
+    def plot(self, site: str | None = None, kind: str = "output") -> Any:
+        """The Figure with mean, std and near-zero curves and colourful dimensions of the chosen sites."""
+        from hookline.plots import overview
+
+        return overview(self.rows(), site, kind)
+
+    @property
+    def path(self) -> Path | None:
+        """The folder of the run that it keeps; None where it keeps none."""
+        return self._table.path
+
+    def keep(self, recording: Any) -> None:
+        """Keeps a Recording in the run of this watch, with its step; `record(..., to=w)` calls it."""
+        self._table.keep(recording, self.now)
+
+    @property
+    def mode(self) -> str:
+        """Whether the forward under way is one of training ("train") or not ("eval")."""
+        if not self._under_way:  # a part is called without the model, as Lightning's training_step does
+            self._mode = "train" if self.backend.is_training(self._model) else "eval"
+        return self._mode
+
+    # Steps, by hand and as a trainer tells them that steps or calls its model in a way of its own
+
+    def step(self, number: int) -> None:
+        """Ends the step under way and sets the number of the next one by hand."""
+        self.backend.settled()
+        self._end_step(number)
+
+    def steps_by_hand(self) -> None:
+        """From now on steps are what `before_step` and `after_step` tell, and no torch optimizer is heard."""
+        self._by_hand = self._trained = True
+
+    def before_step(self, gradients: Mapping[int, Any] | None = None) -> None:
+        """The optimizer is about to step; `gradients` by the id of their parameters, if not in `.grad`."""
+        if self._recording and self._weights is not None:
+            self._guarded(partial(self._weights.before_step, None, gradients))
+
+    def after_step(self) -> None:
+        """The optimizer has stepped: the step ends and the next one begins."""
+        if self._recording and self._weights is not None:
+            self._guarded(partial(self._weights.after_step, self.gathered))
+        self._end_step(self.now + 1)
+
+    def new_forward(self) -> None:
+        """Another forward begins: calls are counted from 0 again. Needed where the model itself is not called."""
+        self._under_way = {}
+        for watcher in self._watchers:
+            watcher.new_forward()
+
+    # The block
+
+    def __enter__(self) -> Watch:
+        if self.is_open:
+            raise InvalidArgument("this watch block is open already; call watch(...) again.")
+        self.is_used()
+        try:
+            self._begin()
+            return self
+        except BaseException:
+            self.close()
+            raise
+
+    def _begin(self) -> None:
+        self._line = line = callers_line()
+        self._ops = None if self._chosen is None else WatchedOps(self, self._chosen)
+        kind = FullWatcher if self._inputs else OutputWatcher
+        self._watchers = [
+            kind(self, place, Label("watch", "watching", place.name, line)) for place in self._places
+        ]
+        placements = [
+            partial(self.backend.place, self._counting(Label("watch", "call count", "", line))),
+            partial(self.backend.hear_steps, self._model, self._before_step, self._after_step),
+        ]
+        # It is left from the last line to the first: the session, what counts, the last step, the sinks.
+        self.noted(self._forget)
+        self.push(self._close_account)
+        self.push(self._close_account)
+        self.noted(self._table.close)
+        self._table.open({"model": type(self._model).__qualname__, **facts_of(self.backend, self._places)})
+        self.noted(self._finish)
+        self.callback(all_or_nothing(placements).remove)
+        self.noted(self.session.close)
+        self.now = max(self.now, self._table.first_step)
+        self.is_open = True
+        self.entered()
+        self._progress = Progress(self._show_progress)
+        self.session.open()
+        self._end_step(self.now)
+        if self._table.revises:
+            self._handing = Handing(self)
+
+    def _counting(self, label: Label) -> list[Wish]:
+        """The taps that are there on every step: on the model, and on its parts in case only these are called."""
+        stepping = COUNTING._replace(statistics=self.gathered.statistics)
+        begin = FunctionTap(self._forward_begins, label, after=False, kwargs=False, needs=stepping)
+        end = FunctionTap(self._forward_ends, label, kwargs=False, rank=Rank.STOP, needs=stepping)
+        parts = {id(part): part for part in self.backend.children(self._model)}
+        part_begins = [
+            FunctionTap(self._part_begins, label, after=False, kwargs=False, needs=COUNTING) for _ in parts
+        ]
+        for tap in part_begins:
+            tap.may_miss = True  # where the model runs compiled, its own call tells
+        return [
+            Wish(self._model, begin),
+            Wish(self._model, end),
+            *(Wish(part, tap) for part, tap in zip(parts.values(), part_begins, strict=True)),
+        ]
+
+    def _finish(self) -> None:
+        """Ends the last step and takes the taps off; a second time does what the first was kept from."""
+        if self._handing is not None:
+            self._handing.end()
+            self._handing = None
+        with self._stepping:
+            if self.is_open:
+                self.finish_step()
+            self.is_open = False
+            self._end_step(self.now)  # what came after the last optimizer step, validation say
+        self._progress.close()
+
+    def _close_account(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._watchers:
+            self._audit = self._account(error)
+        self.left()
+
+    def _forget(self) -> None:
+        """Watchers refer to the watch, and taps that call one to that: no cycle is left."""
+        for watcher in self._watchers:
+            if isinstance(watcher, FullWatcher):
+                watcher.pending.drained()
+            for _, tap in watcher.wishes():
+                if isinstance(tap, FunctionTap):
+                    tap.fn = _nothing
+        self._watchers, self._ops = [], None
+
+    # What happens in a step
+
+    def unscaled(self, grad: Any) -> Any:
+        """A gradient without the factor of the GradScaler."""
+        if self._scaler is None:
+            return grad
+        if self._scale is None:
+            self._scale = float(self._scaler.get_scale())  # once a step: it waits for the device
+        return grad / self._scale
+
+    def finish_step(self) -> None:
+        """Ends the step of an optimizer that has stepped, if there is one."""
+        with self._stepping:
+            if self._due:
+                self._end_step(self.now + 1)
+
+    def _is_mine(self) -> bool:
+        """Whether the call under way is one of this block, and no repetition of an earlier one."""
+        mine = opened()  # also when the block is being left: compiled code tells of its last calls then
+        return (not mine or self.session.number in mine) and not self.backend.in_recompute(True)
+
+    def _part_begins(self, module: Any, args: Any) -> None:
+        if self._due and self._is_mine():
+            self.finish_step()
+
+    def _forward_begins(self, module: Any, args: Any) -> None:
+        if not self._is_mine():
+            return
+        here = get_ident()
+        if self._under_way.get(here) and self.backend.calls_under_way(module) == 1:
+            self._under_way.pop(here, None)  # an exception ended the one that was
+        if not self._under_way:
+            self.finish_step()
+            self.new_forward()
+            self._mode = self.mode
+        self._under_way[here] = self._under_way.get(here, 0) + 1
+
+    def _forward_ends(self, module: Any, args: Any, output: Any) -> None:
+        if not self._is_mine():
+            return
+        here = get_ident()
+        depth = self._under_way.pop(here, 1)
+        if depth > 1 and self.backend.calls_under_way(module) > 1:
+            self._under_way[here] = depth - 1
+            return
+        if not self._trained and not self.backend.needs_gradient(output):
+            with self._stepping:
+                if self.is_open:
+                    self._end_step(self.now + 1)  # nobody trains: each call of the model is a step
+
+    def _before_step(self, held: set[int], gradients: Mapping[int, Any] | None = None) -> None:
+        if self._by_hand or not self.is_open:
+            return
+        self._trained = True
+        if self._recording and self._weights is not None:
+            self._guarded(partial(self._weights.before_step, held, gradients))
+
+    def _after_step(self, held: set[int]) -> None:
+        if self._by_hand or not self.is_open:
+            return
+        if self._recording and self._weights is not None:
+            self._guarded(partial(self._weights.after_step, self.gathered))
+        # Further optimizers may step as well before the model runs again: still the same step. The taps
+        # are switched here all the same, since a pre-hook of the next call would come too late for some.
+        with self._stepping:
+            self._due = True
+            self._switch(self.now + 1)
+
+    def _guarded(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except Exception as error:  # training goes on, whatever it is
+            assert self._weights is not None
+            self._weights.stopped = f"watching parameters failed and stops: {type(error).__name__}: {error}"
+            warnings.warn(self._weights.stopped, stacklevel=2)
+
+    def _end_step(self, next_step: int) -> None:
+        with self._stepping:
+            if self.gathered:
+                rows = self.gathered.rows(self.now, self.backend.rank())
+                self._table.add(rows)
+                self._progress.tell(self.now, len(rows))
+            self.now = next_step
+            self._due = False
+            self._scale = None
+            self.new_forward()
+            self._switch(next_step)
+            self._recording = self._taps is not None
+
+    def _is_due(self, step: int) -> bool:
+        try:
+            return bool(self._schedule(step))
+        except Exception as error:  # training goes on, whatever it is
+            schedule, self._schedule = self._schedule, _never
+            report("watch(every=...)", schedule, error, "no further step is recorded")
+            return False
+
+    def _switch(self, step: int) -> None:
+        """Puts the taps on for a step that is recorded and takes them off for one that is not."""
+        wanted = self.is_open and self._is_due(step)
+        self._recorded |= wanted
+        if wanted and self._taps is None:
+            wishes = [wish for watcher in self._watchers for wish in watcher.wishes()]
+            placements: list[Callable[[], Callable[[], None]]] = [partial(self.backend.place, wishes)]
+            if self._ops is not None:
+                places = {place.name: place.module for place in self._places}
+                label = Label("watch", "watching of operators", "", self._line)
+                placements.append(partial(self.backend.hook_operators, self._model, places, self._ops, label))
+            self._taps = all_or_nothing(placements)
+        elif not wanted and self._taps is not None:
+            self._taps.remove()
+            self._taps = None
+
+
+def _never(step: int) -> bool:
+    return False
+
+
+def _nothing(*told: Any) -> None:
+    """What a tap does when its watch is over."""

@@ -1,0 +1,231 @@
+"""Ctrl-C at any instant: a KeyboardInterrupt at each line of hookline in turn, and real signals.
+
+By default some lines of each phase (entering, inside, leaving) of each verb are interrupted; with
+HOOKLINE_INTERRUPTS=all every single step of every verb, which takes an hour.
+"""
+
+import gc
+import os
+import random
+import subprocess
+import sys
+import textwrap
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import hookline
+from hookline.testing import untouched
+from interrupts import Action, state
+
+X = torch.ones(1, 2)
+ALL = os.environ.get("HOOKLINE_INTERRUPTS") == "all"
+
+
+def net():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(2, 2), nn.ReLU(), nn.Sequential(nn.Linear(2, 2)))
+
+
+def nothing(*told):
+    return None
+
+
+def run(model):
+    return model(X)
+
+
+def train(model):
+    model(X).sum().backward()
+
+
+def steps(model):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+    for _ in range(2):
+        optimizer.zero_grad()
+        model(X).sum().backward()
+        optimizer.step()
+
+
+def registers(model):
+    """Somebody registers a hook while a block is open."""
+    with nullcontext(model[0].register_forward_hook(nothing)) as handle:
+        handle.remove()
+    model(X)
+
+
+def saves(model):
+    model.load_state_dict(model.state_dict())
+
+
+class Sink:
+    def write(self, rows):
+        pass
+
+    def close(self):
+        pass
+
+
+BLOCKS = {
+    "record": (lambda m: hookline.record(m), run),
+    "record all": (lambda m: hookline.record(m, inputs=True, grads=True), train),
+    "record until": (lambda m: hookline.record(m, "0", stop=True), run),
+    "record operators": (lambda m: hookline.record(m, ops=True, grads=True), train),
+    "record reduced": (lambda m: hookline.record(m, keep=torch.mean, dtype=torch.float64, limit="1MB"), run),
+    "record beside others": (lambda m: hookline.record(m, inputs=True), registers),
+    "edit": (lambda m: hookline.edit(m, {"0": lambda o: o * 2, "1:input": lambda a: a, "2": X}), run),
+    "edit of gradients": (
+        lambda m: hookline.edit(m, {"0:grad_output": lambda g: g, "1:grad_input": lambda g: g}),
+        train,
+    ),
+    "edit of a weight": (lambda m: hookline.edit(m, {"0.weight": lambda w: w * 2}), run),
+    "skip": (lambda m: hookline.edit(m, {"1": hookline.skip, "2": hookline.skip(torch.relu)}), run),
+    "watch": (lambda m: hookline.watch(m, inputs=True, to=[Sink()]), steps),
+    "watch of some": (lambda m: hookline.watch(m, every=2, stats=["p99"], channels=1), steps),
+    "watch operators": (lambda m: hookline.watch(m, ops=True), steps),
+    "op hook": (lambda m: hookline.register_op_hook(m, nothing), train),
+    "op hook on a part": (
+        lambda m: hookline.register_op_hook(m, nothing, "0", monitor_all=True, events=True),
+        train,
+    ),
+    "pre-hook": (lambda m: hookline.register_forward_pre_hook(m, nothing, "**", with_kwargs=True), run),
+    "forward hook": (lambda m: hookline.register_forward_hook(m, nothing, "**", always_call=True), run),
+    "backward hook": (lambda m: hookline.register_backward_hook(m, nothing, "**"), train),
+    "backward pre-hook": (lambda m: hookline.register_backward_pre_hook(m, nothing, "**"), train),
+    "accumulation hook": (lambda m: hookline.register_post_accumulate_grad_hook(m, nothing), train),
+    "state-dict hook": (lambda m: hookline.register_state_dict_post_hook(m, nothing, "**"), saves),
+    "load hook": (lambda m: hookline.register_load_state_dict_pre_hook(m, nothing, "**"), saves),
+    "stored outputs": (lambda m: hookline.hook_outputs(list(m)), train),
+    "HookCallback": (lambda m: hookline.HookCallback(hook=lambda m, i, o: 0).attach(m), steps),
+    "ActivationStats": (lambda m: hookline.ActivationStats(every=2, with_hist=True).attach(m), steps),
+    "summary": (nullcontext, lambda m: hookline.summary(m, (1, 2))),
+    "real summary": (nullcontext, lambda m: hookline.summary(m, X, real=True)),
+    "trace": (nullcontext, lambda m: hookline.trace(m, X)),
+    "layer_info": (nullcontext, lambda m: hookline.layer_info(m, X)),
+}
+SAMPLE = {"enter": 25, "use": 25, "leave": 25}
+"""So many steps of each phase of each verb are interrupted by default."""
+
+
+def chosen(name, lines):
+    """The numbers of the steps to interrupt: all, or of each phase some, of which no two are of one line."""
+    if ALL:
+        return list(range(len(lines)))
+    order = list(range(len(lines)))
+    random.Random(name).shuffle(order)
+    by_place = {lines[number]: number for number in order}
+    found = []
+    for phase, count in SAMPLE.items():
+        found += [number for place, number in by_place.items() if place[0] == phase][:count]
+    return found
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # Python drops it in a finalizer
+@pytest.mark.filterwarnings("ignore:no optimizer of this model has stepped")
+@pytest.mark.parametrize("name", BLOCKS)
+def test_an_interrupt_at_any_line_leaves_nothing_behind(name):
+    action = Action(*BLOCKS[name])
+    action(net())  # what is loaded or compiled at first use is not to be interrupted
+    before = state()
+    lines = action.lines(net())
+    assert len(lines) > 50
+    for number in chosen(name, lines):
+        model = net()
+        with untouched(model, rng=False):
+            action.cut(model, number)
+        assert hookline.installed(model) == [] and type(model) is nn.Sequential, lines[number]
+        del model
+        if state() != before:
+            gc.collect()  # an ExitStack in which a step raised has a cycle, the error's, and that has the graph
+        assert state() == before, lines[number]
+        again_works(lines[number])
+
+
+def again_works(place):
+    model = net()
+    with hookline.record(model, inputs=True) as rec, hookline.edit(model, {"1": lambda out: out + 1}):
+        out = model(X)
+    assert torch.equal(rec[""].output, out) and rec.names == ["0", "1", "2.0", "2", ""], place
+
+
+def test_an_interrupt_while_a_run_is_written_leaves_nothing_on_the_model(tmp_path):
+    for make in (hookline.record, hookline.watch):
+        action = Action(lambda m, make=make: make(m, to=tmp_path / f"{os.urandom(4).hex()}"), steps)
+        action(net())
+        before = state()
+        for line in chosen(make.__name__, action.lines(net())):
+            model = net()
+            with untouched(model, rng=False):
+                action.cut(model, line)
+            assert hookline.installed(model) == []
+            assert {**state(), "threads": 0} == {**before, "threads": 0}, (make, line)
+
+
+SIGNALS = """
+import gc, os, random, signal, sys, threading, time
+import torch, hookline
+from hookline.testing import untouched
+sys.path.insert(0, {root!r})
+from interrupts import state
+from test_interrupts import BLOCKS, net
+
+random.seed({seed})
+torch.set_num_threads(1)
+names = {names!r}
+for name in names:
+    for block, use in [BLOCKS[name]] * 2:
+        with block(model := net()): use(model)
+before = state()
+done = threading.Event()
+interrupted = 0
+for number in range({count}):
+    block, use = BLOCKS[names[number % len(names)]]
+    model = net()
+    start = time.perf_counter()
+    with block(net()): pass
+    attaching = time.perf_counter() - start
+
+    def later():
+        time.sleep(random.random() * attaching * 3)
+        os.kill(os.getpid(), signal.SIGINT)
+        done.set()
+
+    with untouched(model, rng=False):
+        thread = threading.Thread(target=later)
+        try:
+            thread.start()
+            with block(model): use(model)
+            with block(model): use(model)
+            done.wait(5)
+        except KeyboardInterrupt:
+            interrupted += 1
+        while True:
+            try:
+                thread.join()
+                done.clear()
+                break
+            except KeyboardInterrupt:
+                pass
+    name = names[number % len(names)]
+    assert hookline.installed(model) == [], name
+    del model
+    if state() != before: gc.collect()
+    assert state() == before, (name, state(), before)
+print("interrupted", interrupted)
+"""
+
+
+@pytest.mark.skipif(not ALL, reason="about one signal in a hundred still comes between a placement and its noting")
+@pytest.mark.parametrize("seed", range(20))
+def test_real_signals_at_random_moments_leave_nothing_behind(seed):
+    names = [name for name in BLOCKS if "stop" not in name and "summary" not in name and name != "trace"]
+    root = str(Path(__file__).parent)
+    code = textwrap.dedent(SIGNALS.format(seed=seed, names=names, count=112, root=root))
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert int(done.stdout.split()[-1]) > 20
