@@ -406,16 +406,16 @@ def test_autograd_grad_of_an_input_that_is_a_leaf_calls_backward_hooks(m):
     assert len(seen) == 1 and torch.equal(seen[0], grad)
 
 
-class HandsOn(nn.Module):
+class Returns(nn.Module):
     def forward(self, x):
         return x
 
 
 @pytest.mark.parametrize("is_view", [False, True])
 def test_an_input_that_was_handed_on_and_written_to_without_autograd_keeps_its_gradient(is_view):
-    """Found by the law: of a view of a leaf that is a view itself, torch loses the gradient once that is written."""
+    """Found by the law: of a view of a leaf that is a view itself, torch loses the gradient once it is written."""
     x = (torch.ones(4).view(2, 2) if is_view else torch.ones(2, 2)).requires_grad_()
-    m, seen = HandsOn(), []
+    m, seen = Returns(), []
     with hookline.register_backward_pre_hook(m, lambda mod, grads: seen.append(grads[0])):
         out = m(x)
         out.detach()[:, :1].mul_(0.5)
@@ -441,7 +441,7 @@ def test_a_hook_on_outputs_that_nobody_uses_is_not_called():
 class Calls(nn.Module):
     def __init__(self):
         super().__init__()
-        self.part = HandsOn()
+        self.part = Returns()
 
     def forward(self, x):
         for _ in range(3):

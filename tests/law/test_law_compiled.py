@@ -6,6 +6,7 @@ import pytest
 import torch
 from hypothesis import assume
 
+import hookline
 from law.asking import Run
 from law.comparing import difference
 from law.generate import COMPILED, networks
@@ -26,6 +27,9 @@ def test_every_call_of_a_compiled_network_has_the_gradients_of_its_own_places(pr
     wanted = by_hand(program)
     try:
         wrong = JUDGES[way](compiled(program), wanted)
+    except hookline.Unsupported as error:
+        assume("written to in place while the same memory is used elsewhere" not in str(error))
+        raise
     except Exception as error:
         # torch knows no graph that looks out and whose inputs are views of each other and written to.
         assume("forward output tokens" not in str(error) and torch_compiles(program, wanted))

@@ -13,10 +13,10 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from functools import cache
+from functools import cache, wraps
 from operator import attrgetter, methodcaller
 from types import FrameType
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar, cast
 
 import torch
 from torch._ops import _len_torch_dispatch_stack_pre_dispatch
@@ -31,6 +31,7 @@ from torch.utils.hooks import RemovableHandle
 
 from hookline.backends.changing import changing
 from hookline.backends.undoing import Undoing, stacked, tidied, undoable
+from hookline.errors import Unsupported
 
 Fn = TypeVar("Fn", bound=Callable[..., Any])
 Hooks = tuple["OrderedDict[int, Any]", "OrderedDict[int, bool]"]
@@ -621,8 +622,30 @@ def constant_while_tracing(fn: Fn) -> Fn:
 
     `torch.compiler.assume_constant_result` does the same.
     """
-    fn._dynamo_marked_constant = True  # type: ignore[attr-defined]
-    return fn
+    told = told_as_it_is(fn)
+    told._dynamo_marked_constant = True  # type: ignore[attr-defined]
+    return told
+
+
+def told_as_it_is(fn: Fn) -> Fn:
+    """Has torch.compile hand on what `fn` raises while it traces, which else it takes for an error of its own."""
+
+    @wraps(fn)
+    def told(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return fn(*args, **kwargs)
+        except Unsupported as error:
+            from torch._dynamo.exc import PackageError  # the plainest of those that are handed on
+
+            class Refused(Unsupported, PackageError):
+                pass
+
+            Refused.__name__, Refused.__qualname__, Refused.__module__ = "Unsupported", "Unsupported", "hookline"
+            raise Refused(
+                backend=error.backend, feature=error.feature, why=error.why, instead=error.instead
+            ) from None
+
+    return cast(Fn, told)
 
 
 def traced_instead(fn: Callable[..., Any], traced: Callable[..., Any]) -> None:

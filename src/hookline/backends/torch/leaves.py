@@ -86,7 +86,7 @@ def aliased(leaf: Tensor) -> Tensor:
         return leaf
     with aside(type(leaf), transforms=False) if is_seen(leaf) else nullcontext():
         alias: Tensor
-        if leaf.grad_fn is None and is_view(leaf) and not is_wrapped(leaf):
+        if leaf.grad_fn is None and not is_wrapped(leaf):
             alias = _Same.apply(leaf)  # type: ignore[no-untyped-call]
         else:
             alias = torch.ops.aten.alias.default(leaf)  # not view_as: its backward runs an operator
@@ -96,10 +96,10 @@ def aliased(leaf: Tensor) -> Tensor:
 
 
 class _Same(torch.autograd.Function):
-    """The same values by another node, but no view to autograd.
+    """A leaf by another node, in the same memory, but no view to autograd.
 
-    For a leaf that is a view of something without gradient: autograd would take a view of it for a view of that,
-    and its gradient would be lost once somebody wrote to it without autograd.
+    Autograd gives a view a new node once its base was written to without autograd: that of a leaf is where no port
+    can be, and if the leaf is itself a view, of something without gradient, its gradient would be lost.
     """
 
     @staticmethod

@@ -52,6 +52,7 @@ def note_mark(number: int, after: bool, place: int, hooks: tuple[Hook, ...]) -> 
     compat.when_traced(settle)
 
 
+@compat.told_as_it_is
 def settle(traced: torch.fx.GraphModule) -> None:
     """Gives each mark in a graph, and in the graphs within it, its form."""
     for module in traced.modules():

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from hookline.backends.protocol import GradSink, JointSink
+from hookline.backends.torch.compat import graph_task
 from hookline.backends.undoing import stacked
 
 
@@ -67,23 +68,49 @@ def running(stack: ExitStack, run: Run) -> None:
 
 
 class GraphPassage:
-    """One call's way through a module in a graph: a `Listening` and a `Joining` at once."""
+    """One call's way through a module in a graph: a `Listening` and a `Joining` at once.
+
+    As in code that runs as written, gradients of inputs count in a backward that brings one to an output.
+    """
 
     remark: str | None = None
 
     def __init__(self, on_input: GradSink | None, joint: JointSink | None, on_output: GradSink) -> None:
         self._on_input, self._joint, self._on_output = on_input, joint, on_output
+        self._told_in: int | None = None  # the last backward in which an output had a gradient
+        self._early: list[tuple[int, list[int], Any]] = []
         self.live = 0
 
     def enter(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
         run = _current.run
         assert run is not None
-        run.sink, run.joint = self._on_input, self._joint
+        run.sink = None if self._on_input is None else self._hear_input
+        run.joint = None if self._joint is None else self._ask
         self.live = sum(run.live)
         return args, kwargs
 
     def leave(self, output: Any, call: int, references: int) -> Any:
         run = _current.run
         if run is not None:
-            run.sink = self._on_output
+            run.sink = self._hear_output
         return output
+
+    def _hear_output(self, numbers: list[int], grad: Any) -> None:
+        self._told_in = task = graph_task()
+        self._on_output(numbers, grad)
+        early, self._early = self._early, []
+        for came_in, places, came in early:
+            if came_in == task:
+                self._hear_input(places, came)
+
+    def _hear_input(self, numbers: list[int], grad: Any) -> None:
+        assert self._on_input is not None
+        task = graph_task()
+        if self._told_in == task:
+            self._on_input(numbers, grad)
+        else:
+            self._early = [*(one for one in self._early if one[0] == task), (task, numbers, grad)]
+
+    def _ask(self, grads: list[Any]) -> list[Any] | None:
+        assert self._joint is not None
+        return self._joint(grads) if self._told_in == graph_task() else None
