@@ -31,7 +31,7 @@ CONTRACT ?= $(addprefix tests/,test_versions.py test_torch_private.py test_zoo.p
 setup: $(READY)
 
 # The stamp depends on what decides the contents of the environment, so set-up is quick when it stands.
-$(READY): pyproject.toml constraints.txt setup.py $(wildcard src/hookline/lines/_kernel*.[ch])
+$(READY): pyproject.toml constraints.txt setup.py $(wildcard src/hookline/lines/_kernel*.[ch] src/hookline/backends/_*.c)
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --constraint constraints.txt torch==2.13.0
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[torch,dev]'
@@ -116,4 +116,4 @@ bench: setup
 	$(BIN)/python -m bench
 
 clean:
-	rm -rf .venv $(TRAINERS) $(SINKS) $(addprefix .venv-,$(FRAMEWORKS)) .venv-versions-* build src/*.egg-info src/hookline/lines/_kernel*.so
+	rm -rf .venv $(TRAINERS) $(SINKS) $(addprefix .venv-,$(FRAMEWORKS)) .venv-versions-* build src/*.egg-info src/hookline/*/_*.so

@@ -1,4 +1,4 @@
-"""Builds the C kernel of hookline.lines where there is a compiler; without one, hookline installs without it."""
+"""Builds what is written in C where there is a compiler; without one, hookline installs without it."""
 
 import sys
 
@@ -7,10 +7,10 @@ from setuptools.command.build_ext import build_ext
 
 
 class BuildLibrary(build_ext):
-    """A shared library for ctypes: it has no PyInit function that could be exported."""
+    """The kernel is a shared library for ctypes: it has no PyInit function that could be exported."""
 
     def get_export_symbols(self, ext):
-        return []
+        return [] if ext is kernel else super().get_export_symbols(ext)
 
 
 # No -march: the kernel finds out at run time what the processor can. Comparisons may be reordered (they
@@ -25,4 +25,6 @@ kernel = Extension(
     optional=True,
 )
 
-setup(ext_modules=[kernel], cmdclass={"build_ext": BuildLibrary})
+again = Extension("hookline.backends._again", sources=["src/hookline/backends/_again.c"], optional=True)
+
+setup(ext_modules=[kernel, again], cmdclass={"build_ext": BuildLibrary})

@@ -158,3 +158,25 @@ def test_a_module_that_was_replaced_is_told(verb):
     assert audit["1"].fired == 1 and "another module has taken its place" in audit["1"].why
     assert audit["2"].fired == 2 and "another module" not in (audit["2"].why or "")
     assert not any(module._forward_hooks for module in old) and hookline.installed(model) == []
+
+
+class Grows(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Linear(2, 2)
+
+    def forward(self, x):
+        if not hasattr(self, "b"):
+            self.b = nn.Linear(2, 2)
+        return self.b(self.a(x))
+
+
+@pytest.mark.parametrize("block", [hookline.record, hookline.watch])
+def test_parts_that_appear_in_a_forward_are_told(block):
+    model = Grows()
+    with block(model) as seen:
+        model(torch.ones(1, 2)).sum().backward()
+    assert "got parts since the block began" in seen.audit()[""].why and "['b']" in seen.audit()[""].why
+    with block(model) as seen:
+        model(torch.ones(1, 2)).sum().backward()
+    assert "got parts" not in (seen.audit()[""].why or "") and seen.audit()["b"].fired == 1

@@ -163,10 +163,11 @@ def is_there(name):
     found, path = torch, "torch"
     for part in name.split(".")[1:]:
         path = f"{path}.{part}"
-        if not hasattr(found, part):
+        if hasattr(found, part):
+            found = getattr(found, part)
+        else:  # not imported yet, or a module that its package does not show
             try:
-                importlib.import_module(path)
+                found = importlib.import_module(path)
             except ImportError:
                 return False
-        found = getattr(found, part)
     return True

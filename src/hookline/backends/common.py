@@ -19,7 +19,8 @@ from hookline.backends import arrays
 from hookline.backends.capabilities import Framework
 from hookline.backends.immediate import Immediate
 from hookline.backends.operators import Operator, OpListener
-from hookline.backends.protocol import Address, Label, Undo
+from hookline.backends.protocol import Address, Label
+from hookline.backends.undoing import Undoing
 from hookline.backends.weights import PlainWeight
 from hookline.errors import InvalidArgument, RunError
 
@@ -56,10 +57,12 @@ class Common(Immediate):
 
     # Taps that few frameworks have a way for
 
-    def place_state_hook(self, module: Any, when: tuple[str, str], fn: Callable[..., Any], label: Label) -> Undo:
+    def place_state_hook(
+        self, undoing: Undoing, module: Any, when: tuple[str, str], fn: Callable[..., Any], label: Label
+    ) -> None:
         raise self.framework.unsupported("state_hooks")
 
-    def replace_forward(self, module: Any, fn: Callable[..., Any], label: Label) -> Undo:
+    def replace_forward(self, undoing: Undoing, module: Any, fn: Callable[..., Any], label: Label) -> None:
         raise self.framework.unsupported("skip")
 
     def read_weight(self, tensor: Any) -> Any:
@@ -74,20 +77,25 @@ class Common(Immediate):
         once = {id(tensor): tensor for tensor in tensors.values()}
         return [PlainWeight(tensor, self.read_weight, self.write_weight) for tensor in once.values()]
 
-    def hear_parameters(self, module: Any, sink: Callable[[str, Any], None], label: Label) -> Undo:
+    def hear_parameters(
+        self, undoing: Undoing, module: Any, sink: Callable[[str, Any], None], label: Label
+    ) -> None:
         raise self.framework.unsupported("param_grads")
 
     def parameters_of(self, model: Any) -> dict[str, Any]:
         raise self.framework.unsupported("accumulated")
 
-    def hear_accumulated(self, parameter: Any, fn: Callable[[Any], None], label: Label) -> Undo:
+    def hear_accumulated(self, undoing: Undoing, parameter: Any, fn: Callable[[Any], None], label: Label) -> None:
         raise self.framework.unsupported("accumulated")
 
-    def hear_steps(self, model: Any, before: Callable[..., None], after: Callable[[set[int]], None]) -> Undo:
+    def hear_steps(
+        self, undoing: Undoing, model: Any, before: Callable[..., None], after: Callable[[set[int]], None]
+    ) -> None:
         """No optimizer is heard: without steps told by hand, each call of the model is a step."""
-        return _nothing
 
-    def hook_operators(self, model: Any, places: dict[str, Any], listener: OpListener, label: Label) -> Undo:
+    def hook_operators(
+        self, undoing: Undoing, model: Any, places: dict[str, Any], listener: OpListener, label: Label
+    ) -> None:
         raise self.framework.unsupported("ops")
 
     def operator_names(self) -> tuple[Operator, ...]:
@@ -225,7 +233,3 @@ class Common(Immediate):
                 return found
         except SafetensorError as error:
             raise ValueError(str(error)) from error
-
-
-def _nothing() -> None:
-    return None

@@ -16,7 +16,7 @@ from typing import Any
 
 from hookline.backends.changing import changing
 from hookline.backends.tap import FunctionTap, Label, NotAFunction
-from hookline.backends.undoing import Undoing, undoable
+from hookline.backends.undoing import Undoing
 
 _numbers = itertools.count(1)
 
@@ -70,8 +70,8 @@ class ReplacedForward:
     __globals__ = __code__
 
     @changing
-    def place(self) -> Callable[[], None]:
-        """Puts it in place; returns the undoing, which may be done before as well."""
+    def place(self) -> None:
+        """Puts it in place; `remove` may be done before as well."""
         module = self._held()
         self.before = own_forward(module, self._attribute)
         if self.before is None:
@@ -80,7 +80,6 @@ class ReplacedForward:
             self._class_has = found.__func__ if self._is_method else found
         self.number = next(_numbers)
         object.__setattr__(module, self._attribute, self)
-        return self.remove
 
     @changing
     def remove(self) -> None:
@@ -139,9 +138,8 @@ def own_forward(module: Any, attribute: str) -> Any:
     return vars(module).get(attribute)
 
 
-@undoable
 def replaced(undoing: Undoing, attribute: str, module: Any, fn: Callable[..., Any], label: Label) -> None:
-    """Has `fn(original_forward, *args, **kwargs)` run in place of the forward; returns the undoing."""
+    """Has `fn(original_forward, *args, **kwargs)` run in place of the forward."""
     forward = ReplacedForward(module, attribute, fn, label)
     undoing.noted(forward.remove)
     forward.place()

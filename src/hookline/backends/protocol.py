@@ -24,6 +24,7 @@ from hookline.backends.tap import Rank as Rank
 from hookline.backends.tap import Tap as Tap
 from hookline.backends.tap import Undo as Undo
 from hookline.backends.tap import Wish as Wish
+from hookline.backends.undoing import Undoing
 from hookline.backends.weights import HeldWeight as HeldWeight
 
 GradSink = Callable[[list[int], Any], Any]
@@ -89,16 +90,18 @@ class Trees(Protocol):
 class Placing(Protocol):
     """Taps, and what else is put into a model for a while."""
 
-    def place(self, wishes: list[Wish]) -> Undo:
+    def place(self, undoing: Undoing, wishes: list[Wish]) -> None:
         """Places all taps, or none."""
 
     def placed(self, model: Any) -> list[Label]:
         """The labels of all taps of hookline on this model."""
 
-    def place_state_hook(self, module: Any, when: tuple[str, str], fn: Callable[..., Any], label: Label) -> Undo:
+    def place_state_hook(
+        self, undoing: Undoing, module: Any, when: tuple[str, str], fn: Callable[..., Any], label: Label
+    ) -> None:
         """A hook on the state dict; `when` is (save or load, pre or post)."""
 
-    def replace_forward(self, module: Any, fn: Callable[..., Any], label: Label) -> Undo:
+    def replace_forward(self, undoing: Undoing, module: Any, fn: Callable[..., Any], label: Label) -> None:
         """Has `fn(original_forward, *args, **kwargs)` run in place of the forward."""
 
     def held_weights(self, model: Any, tensors: dict[str, Any]) -> Sequence[HeldWeight]:
@@ -194,10 +197,12 @@ class GradientTaps(Protocol):
     def tapped(self, tensors: tuple[Any, ...], sink: JointSink) -> tuple[Any, ...]:
         """The tensors to go on with; `sink` gets the gradients at this very point."""
 
-    def hear_parameters(self, module: Any, sink: Callable[[str, Any], None], label: Label) -> Undo:
+    def hear_parameters(
+        self, undoing: Undoing, module: Any, sink: Callable[[str, Any], None], label: Label
+    ) -> None:
         """Has `sink(name, grad)` called for each of the module's own parameters."""
 
-    def hear_accumulated(self, parameter: Any, fn: Callable[[Any], None], label: Label) -> Undo:
+    def hear_accumulated(self, undoing: Undoing, parameter: Any, fn: Callable[[Any], None], label: Label) -> None:
         """Has `fn(parameter)` called when a backward has added to its gradient; InvalidArgument if it is lazy."""
 
 
@@ -207,7 +212,9 @@ class Operators(Protocol):
     def operator_names(self) -> Sequence[Operator]:
         """Every operator there is; empty where the framework does not tell."""
 
-    def hook_operators(self, model: Any, places: dict[str, Any], listener: OpListener, label: Label) -> Undo:
+    def hook_operators(
+        self, undoing: Undoing, model: Any, places: dict[str, Any], listener: OpListener, label: Label
+    ) -> None:
         """Has `listener` told of each operator that runs in these modules of the model or their parts."""
 
     def unseen(self) -> AbstractContextManager[None]:
@@ -254,7 +261,9 @@ class Recomputation(Protocol):
 class Training(Protocol):
     """Optimizer steps, modes, parameters and their gradients."""
 
-    def hear_steps(self, model: Any, before: Callable[..., None], after: Callable[[set[int]], None]) -> Undo:
+    def hear_steps(
+        self, undoing: Undoing, model: Any, before: Callable[..., None], after: Callable[[set[int]], None]
+    ) -> None:
         """Has `before` and `after` called around each step of an optimizer of this model.
 
         They get the ids of the parameters that the optimizer holds; `before` also the gradients by these ids,

@@ -12,7 +12,8 @@ from typing import Any
 
 from hookline.backends.capabilities import Framework
 from hookline.backends.facts import CallFact, ModuleFact, ParameterFact, RunFacts, TensorFact, described
-from hookline.backends.protocol import FunctionTap, Label, Undo, Wish
+from hookline.backends.protocol import FunctionTap, Label, Wish
+from hookline.backends.undoing import Undoing, tidied
 from hookline.trees import map_leaves
 
 
@@ -36,7 +37,7 @@ class Running:
     def own_parameters(self, module: Any) -> dict[str, Any]:
         raise NotImplementedError
 
-    def place(self, wishes: list[Wish]) -> Undo:
+    def place(self, undoing: Undoing, wishes: list[Wish]) -> None:
         raise NotImplementedError
 
     def evaluating(self, model: Any) -> AbstractContextManager[None]:
@@ -103,18 +104,22 @@ class Running:
         calls = Calls(lambda tree: described(tree, self.tensor, self.tensor_fact))
         error: Exception | None = None
         training = self.is_training(model)
-        undo = self.place(calls.wishes(self.named_modules(model)))
         try:
-            with self.evaluating(model):
-                model(*args, **kwargs)
+            _run_within(self, calls, model, args, kwargs)
         except Exception as raised:
             error = raised
-        finally:
-            undo()
         failed = calls.open[-1] if error is not None and calls.open else None
         notes = ["ran with real tensors, in inference; multiply-accumulates and memory are not counted"]
         no_costs = self.framework.unsupported("costs")
         return RunFacts(self.modules_of(model), calls.calls, True, training, error, failed, notes, no_costs)
+
+
+@tidied
+def _run_within(undoing: Undoing, backend: Running, calls: Calls, model: Any, args: Any, kwargs: Any) -> None:
+    """Calls the model in inference, with its calls told."""
+    backend.place(undoing, calls.wishes(backend.named_modules(model)))
+    undoing.enter_context(backend.evaluating(model))
+    model(*args, **kwargs)
 
 
 class Calls:

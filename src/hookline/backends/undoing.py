@@ -5,11 +5,15 @@ end: nothing that our own lines take back is safe. So:
 
 - undoing is noted before the deed, and each step of it may be done again;
 - it is run by an ExitStack, which goes on with the next step when one is cut short, and has each step twice.
-  What leaves a block is the ExitStack's own `__exit__`: there is no line of ours before it;
+  What leaves a block is the ExitStack's own `__exit__`: there is no line of ours before it. A signal that comes at
+  its very entry is waited out in C (`_again.c`);
 - a lock is held around a function, not by a `with` inside of one (`changing.py`).
 
-A second interrupt within the same few lines is not provided for, nor a signal that Python takes between
-the return of a placement and the noting of what it returned.
+- so no function returns the undoing of what it did: whoever places something takes the Undoing in which that is
+  to be noted, as its first argument. A returned one would be lost if a signal came before anybody had it.
+
+A second interrupt within the same few lines is not provided for; nor one between the return of a Handle and the
+line of the user's that keeps it.
 """
 
 from __future__ import annotations
@@ -17,14 +21,32 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import ContextDecorator, ExitStack
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
-Undo = Callable[[], None]
 P = ParamSpec("P")
 T = TypeVar("T")
 
+if TYPE_CHECKING or find_spec("hookline.backends._again") is not None:
+    from hookline.backends._again import again, itself
+else:  # there was no compiler when hookline was installed
 
-class Undoing(ExitStack):
+    def again(method):
+        return method
+
+    def itself(owner):
+        return owner
+
+
+class Stack(ExitStack):
+    """An ExitStack that is entered and left in spite of an interrupt at that very moment."""
+
+    __enter__ = itself
+    __exit__ = again(ExitStack.__exit__)
+    close = again(ExitStack.close)
+
+
+class Undoing(Stack):
     """An ExitStack of steps that may be done again; one that is cut short is done by its twin.
 
     >>> log = []
@@ -37,25 +59,6 @@ class Undoing(ExitStack):
         """Has `undo(*args)` done at the end. To be called before the deed."""
         self.callback(undo, *args)
         self.callback(undo, *args)
-
-
-def undoable(place: Callable[Concatenate[Undoing, P], None]) -> Callable[P, Undo]:
-    """A function that does what `place(undoing, ...)` does and returns the undoing; where it raises, that is done.
-
-    What another such function returns is handed to `undoing.callback` in the very line that calls it.
-    """
-
-    @wraps(place)
-    def placed(*args: P.args, **kwargs: P.kwargs) -> Undo:
-        undoing = Undoing()
-        try:
-            place(undoing, *args, **kwargs)
-            return undoing.close
-        except BaseException:
-            undoing.close()
-            raise
-
-    return placed
 
 
 class _Around(ContextDecorator, Undoing):
@@ -73,7 +76,7 @@ def tidied(run: Callable[Concatenate[Undoing, P], T]) -> Callable[P, T]:
     return around
 
 
-class Filled(ExitStack):
+class Filled(Stack):
     """A context that a function fills when it is entered; it is left by lines of the standard library.
 
     Where it is dropped without being left, between the last line of a `with` and its end, it is left then.

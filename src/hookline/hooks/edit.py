@@ -18,7 +18,6 @@ from hookline.hooks.audit import Audit, AuditEntry
 from hookline.hooks.calls import Call, SiteRecord
 from hookline.hooks.entering import Enterable
 from hookline.hooks.gradients import InputGradients, OutputGradients
-from hookline.hooks.handles import all_or_nothing
 from hookline.hooks.placing import callers_line, needs_callable
 from hookline.hooks.reasons import why_silent
 from hookline.hooks.replacing import as_arguments, called, checked, checked_positional, not_taken
@@ -94,8 +93,8 @@ class Edits(Enterable, Undoing):
             self._session.open()
             self._weights.enter(line)
             others = [edit for edit in self._edits if not isinstance(edit, WeightEdit)]
-            placements = [partial(edit.place, self._backend, self._session, line) for edit in others]
-            self.callback(all_or_nothing(placements).remove)
+            for edit in others:
+                edit.place(self, self._backend, self._session, line)
             return self
         except BaseException:
             self.close()
@@ -125,9 +124,9 @@ class SiteEdit:
         """Its lines of the audit."""
         return [AuditEntry(self.site, self.fired, None if self.fired else why_silent())]
 
-    def place(self, backend: Backend, session: Session, line: str) -> Callable[[], None]:
+    def place(self, undoing: Undoing, backend: Backend, session: Session, line: str) -> None:
         label = Label("edit", f"edit of the {self.kind}", self.name, line)
-        return backend.place(self._wishes(backend, session, label))
+        backend.place(undoing, self._wishes(backend, session, label))
 
     def _wishes(self, backend: Backend, session: Session, label: Label) -> list[Wish]:
         module = self.place_in_model.module
@@ -206,7 +205,7 @@ class SiteEdit:
 class SkippedModule(SiteEdit):
     """A module that does not run; its output is given or is its first argument."""
 
-    def place(self, backend: Backend, session: Session, line: str) -> Callable[[], None]:
+    def place(self, undoing: Undoing, backend: Backend, session: Session, line: str) -> None:
         label = Label("edit", "skip of the module", self.name, line)
         module = self.place_in_model.module
 
@@ -216,11 +215,8 @@ class SkippedModule(SiteEdit):
         own = label._replace(owner="")  # a part of the skip, not one more thing that sits on the model
         counting = FunctionTap(count, own, after=False, kwargs=False, needs=COUNTING)
         forward = SkippedForward(self.site, self.change.instead, session)
-        placements = [
-            partial(backend.place, [Wish(module, counting)]),
-            partial(backend.replace_forward, module, forward, label),
-        ]
-        return all_or_nothing(placements).remove
+        backend.place(undoing, [Wish(module, counting)])
+        backend.replace_forward(undoing, module, forward, label)
 
 
 class SkippedForward:

@@ -6,13 +6,12 @@ Upstream: select (where), the torch backend; other frameworks have no such progr
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 from hookline.backends import resolve
 from hookline.backends.protocol import Label
 from hookline.errors import Unsupported
-from hookline.hooks.handles import Handle, all_or_nothing
+from hookline.hooks.handles import Handle, attached
 from hookline.hooks.placing import callers_line, needs_callable
 from hookline.hooks.select import Tree, select
 
@@ -33,7 +32,7 @@ def mark(model: Any, where: Any = "**") -> Handle:
     """
     exporting, places = _chosen(model, where, "mark")
     label = Label("mark", "mark for export", "", callers_line())
-    return all_or_nothing([partial(exporting.place_marks, places, label)])
+    return attached(exporting.place_marks, places, label)
 
 
 def on_mark(callback: Callable[[str, Any], Any]) -> Handle:
@@ -44,7 +43,7 @@ def on_mark(callback: Callable[[str, Any], Any]) -> Handle:
     from hookline.backends.torch import exporting
 
     needs_callable("on_mark", "callback", callback, 2)
-    return all_or_nothing([partial(exporting.listen, callback)])
+    return attached(exporting.listen, callback)
 
 
 def with_statistics(model: Any, where: Any = "**") -> Any:

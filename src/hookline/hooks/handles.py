@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from typing import Concatenate, ParamSpec
 
 from hookline.backends.undoing import Undoing
+
+P = ParamSpec("P")
 
 
 class Handle(Undoing):
@@ -22,19 +24,17 @@ class Handle(Undoing):
         return Handle, ()
 
 
-def all_or_nothing(placements: Sequence[Callable[[], Callable[[], None]]]) -> Handle:
-    """Runs each placement; a Handle over what they return, or nothing placed if one raises.
+def attached(place: Callable[Concatenate[Undoing, P], None], *args: P.args, **kwargs: P.kwargs) -> Handle:
+    """A Handle over what `place(handle, ...)` places; nothing is placed if it raises.
 
     >>> log = []
-    >>> handle = all_or_nothing([lambda: lambda: log.append("off")])
+    >>> handle = attached(lambda undoing: undoing.noted(log.append, "off"))
     >>> handle.remove(); handle.remove(); log
     ['off', 'off']
     """
     handle = Handle()
     try:
-        for place in placements:
-            # Each undoing twice, see `Undoing`; in one line, between whose parts no interrupt is raised by lines.
-            deque(map(handle.callback, [place()] * 2), maxlen=0)
+        place(handle, *args, **kwargs)
         return handle
     except BaseException:
         handle.remove()

@@ -8,7 +8,6 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from hookline.backends import resolve
@@ -16,7 +15,7 @@ from hookline.backends.operators import Operator, Step
 from hookline.backends.protocol import Backend, Label
 from hookline.errors import HooklineError, InvalidArgument
 from hookline.globs import matcher
-from hookline.hooks.handles import Handle, all_or_nothing
+from hookline.hooks.handles import Handle, attached
 from hookline.hooks.placing import callers_line, needs_callable
 from hookline.hooks.replacing import hook_error
 from hookline.hooks.select import Tree, select
@@ -80,7 +79,7 @@ def register_op_hook(
     kind = EventCaller if events else Caller
     listener = kind(backend, callback, Chosen(backend, ops), inputs=monitor_all)
     modules = {place.name: place.module for place in places}
-    return all_or_nothing([partial(backend.hook_operators, model, modules, listener, label)])
+    return attached(backend.hook_operators, model, modules, listener, label)
 
 
 class Chosen:

@@ -11,8 +11,9 @@ from typing import Any
 
 from hookline.backends import resolve
 from hookline.backends.protocol import Label
+from hookline.backends.undoing import Undoing
 from hookline.errors import InvalidArgument, NoSuchSite, WrongReplacement
-from hookline.hooks.handles import Handle, all_or_nothing
+from hookline.hooks.handles import Handle, attached
 from hookline.hooks.placing import callers_line, needs_callable
 from hookline.hooks.replacing import called
 from hookline.hooks.select import Tree, select
@@ -52,17 +53,13 @@ def register_post_accumulate_grad_hook(model: Any, hook: Callable[[Any], None], 
             "Call requires_grad_(True) on them first."
         )
     line = callers_line()
-    return all_or_nothing(
-        [
-            partial(
-                backend.hear_accumulated,
-                place.module,
-                partial(_run, place.name, kind, hook),
-                Label(name, kind, place.name, line),
-            )
-            for place in trained
-        ]
-    )
+
+    def hear(undoing: Undoing) -> None:
+        for place in trained:
+            run, label = partial(_run, place.name, kind, hook), Label(name, kind, place.name, line)
+            backend.hear_accumulated(undoing, place.module, run, label)
+
+    return attached(hear)
 
 
 def _run(site: str, kind: str, hook: Callable[[Any], Any], parameter: Any) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections.abc import Callable
-from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from sys import getrefcount
@@ -23,7 +22,6 @@ from hookline.errors import InvalidArgument
 from hookline.hooks.budget import Budget, parse_bytes
 from hookline.hooks.calls import ONE_ARGUMENT, Call, SiteRecord, Store
 from hookline.hooks.entering import Enterable
-from hookline.hooks.handles import all_or_nothing
 from hookline.hooks.keeping import Keeping, facts_of
 from hookline.hooks.operators import Chosen, Ops
 from hookline.hooks.pending import Pending, call_number
@@ -156,20 +154,17 @@ class Recorder(Enterable, Undoing):
         for site in self.sites:
             site.label = Label("record", "recording", site.record.name, line)
             wishes += site.wishes()
-        placements: list[Callable[[], Callable[[], None]]] = [partial(self._backend.place, wishes)]
-        if self._ops is not None:
-            placements.append(
-                partial(self._ops.place, self._model, Label("record", "recording of operators", "", line))
-            )
-        if self.grads:
-            placements += [partial(self._hear_parameters, site, line) for site in self.sites]
         # It is left from the last line to the first: the session and the taps, what there is to say, the run.
         if self._keeping is not None:
             self.noted(self._keeping.close)
             self._keeping.open(facts_of(self._backend, [site.place for site in self.sites]))
         self.push(self._finish)
         self.push(self._finish)
-        self.callback(all_or_nothing(placements).remove)  # where values arrive later, it is waited for them here
+        self._backend.place(self, wishes)  # where values arrive later, it is waited for them when these go
+        if self._ops is not None:
+            self._ops.place(self, self._model, Label("record", "recording of operators", "", line))
+        for site in self.sites if self.grads else ():
+            self._hear_parameters(site, line)
         self.noted(self._session.close)
         self._session.open()
         self._is_open = True
@@ -213,14 +208,14 @@ class Recorder(Enterable, Undoing):
         if not self.waiting:
             raise self._signal
 
-    def _hear_parameters(self, site: _SiteRecorder, line: str) -> Callable[[], None]:
+    def _hear_parameters(self, site: _SiteRecorder, line: str) -> None:
         label = Label("record", "recording of parameter gradients", site.record.name, line)
         framework = self._backend.framework
         if not framework.can("param_grads"):
             site.record.no_param_grads = framework.unsupported("param_grads")
-            return lambda: None
+            return
         site.record.expect_param_grads()
-        return self._backend.hear_parameters(site.place.module, site.record.take_param_grad, label)
+        self._backend.hear_parameters(self, site.place.module, site.record.take_param_grad, label)
 
 
 class _SiteRecorder(Tap):

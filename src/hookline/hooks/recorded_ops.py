@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hookline.backends.operators import FORWARD, Operator, Step
 from hookline.backends.protocol import Label
+from hookline.backends.undoing import Undoing
 from hookline.hooks.calls import Call, SiteRecord
 from hookline.hooks.operators import Chosen, means
 
@@ -33,11 +34,11 @@ class RecordedOps:
         self._seen: set[Operator] = set()
         self._pending = _Pending()
 
-    def place(self, model: Any, label: Label) -> Callable[[], None]:
-        """Attaches to the modules of the recording; returns the undoing."""
+    def place(self, undoing: Undoing, model: Any, label: Label) -> None:
+        """Attaches to the modules of the recording."""
         assert self._recorder is not None
         places = {site.place.name: site.place.module for site in self._recorder.sites}
-        return self._recorder._backend.hook_operators(model, places, self, label)
+        self._recorder._backend.hook_operators(undoing, model, places, self, label)
 
     def is_mine(self) -> bool:
         """Whether operators that run in the current context are this recording's."""

@@ -13,7 +13,7 @@ from hookline.backends import resolve
 from hookline.backends.protocol import Backend, Label, Rank, Tap, Wish
 from hookline.errors import HooklineError
 from hookline.hooks.gradients import InputGradients, OutputGradients
-from hookline.hooks.handles import Handle, all_or_nothing
+from hookline.hooks.handles import Handle, attached
 from hookline.hooks.placing import callers_line, needs_callable
 from hookline.hooks.replacing import as_arguments, checked, checked_arguments, checked_positional, hook_error
 from hookline.hooks.select import Place, Tree, select
@@ -148,7 +148,7 @@ def _place(
     ]
     for wish in all_wishes:
         wish.tap.prepended = prepend
-    return all_or_nothing([partial(backend.place, all_wishes)])
+    return attached(backend.place, all_wishes)
 
 
 class HookTap(Tap):

@@ -8,8 +8,9 @@ from typing import Any
 
 from hookline.backends import resolve
 from hookline.backends.protocol import Label
+from hookline.backends.undoing import Undoing
 from hookline.errors import WrongReplacement
-from hookline.hooks.handles import Handle, all_or_nothing
+from hookline.hooks.handles import Handle, attached
 from hookline.hooks.placing import callers_line, needs_callable
 from hookline.hooks.replacing import called
 from hookline.hooks.select import Tree, select
@@ -45,12 +46,15 @@ def _register(model: Any, hook: Callable[..., Any], where: Any, when: tuple[str,
     backend = resolve(model)
     backend.framework.need("state_hooks")
     line = callers_line()
-    placements = []
-    for place in select(Tree(backend.named_modules(model)), where):
-        label = Label("register_state_dict_hook", kind, place.name, line)
-        run = partial(_run, place.name, kind, hook)
-        placements.append(partial(backend.place_state_hook, place.module, when, run, label))
-    return all_or_nothing(placements)
+    places = select(Tree(backend.named_modules(model)), where)
+
+    def put(undoing: Undoing) -> None:
+        for place in places:
+            label = Label("register_state_dict_hook", kind, place.name, line)
+            run = partial(_run, place.name, kind, hook)
+            backend.place_state_hook(undoing, place.module, when, run, label)
+
+    return attached(put)
 
 
 def _run(site: str, kind: str, hook: Callable[..., Any], *args: Any) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hookline.backends import resolve
+from hookline.backends.undoing import Undoing
 
 
 class Loop:
@@ -25,7 +26,7 @@ class Loop:
         self._backend = resolve(model)
         self._held = weakref.ref(callback)  # which has this loop: no cycle is left of it
         self._clock: set[int] | None = None
-        self._undo: Callable[[], None] | None = None
+        self._undoing = Undoing()
         self._is_over = False
 
     def _callback(self, event: str) -> None:
@@ -36,7 +37,7 @@ class Loop:
         """The fit begins, and its first batch."""
         self.train_iter, self._is_over = 0, False
         self._callback("before_fit")
-        self._undo = self._backend.hear_steps(self.model, lambda held: None, self._stepped)
+        self._backend.hear_steps(self._undoing, self.model, lambda held: None, self._stepped)
         self._callback("before_batch")
 
     def end(self, *, failed: bool) -> None:
@@ -51,9 +52,7 @@ class Loop:
 
     def stop(self) -> None:
         """No step is heard any more."""
-        if self._undo is not None:
-            self._undo()
-            self._undo = None
+        self._undoing.close()
 
     def _stepped(self, held: set[int]) -> None:
         self._clock = self._clock or held

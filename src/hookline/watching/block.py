@@ -16,7 +16,6 @@ from hookline.backends.undoing import Undoing
 from hookline.errors import InvalidArgument
 from hookline.hooks.audit import Audit
 from hookline.hooks.entering import Enterable
-from hookline.hooks.handles import Handle, all_or_nothing
 from hookline.hooks.keeping import facts_of
 from hookline.hooks.operators import Chosen
 from hookline.hooks.placing import callers_line
@@ -68,7 +67,7 @@ class Watch(Enterable, Undoing):
         self._progress = Progress(wanted=False)
         named = params if callable(params) else partial(parameters_of, backend, places)
         self._weights = Weights(backend, named, self.gathered.add) if params else None
-        self._taps: Handle | None = None
+        self._taps: Undoing | None = None
         self._watchers: list[OutputWatcher] = []
         self._chosen = ops
         self._ops: WatchedOps | None = None
@@ -173,10 +172,6 @@ class Watch(Enterable, Undoing):
         self._watchers = [
             kind(self, place, Label("watch", "watching", place.name, line)) for place in self._places
         ]
-        placements = [
-            partial(self.backend.place, self._counting(Label("watch", "call count", "", line))),
-            partial(self.backend.hear_steps, self._model, self._before_step, self._after_step),
-        ]
         # It is left from the last line to the first: the session, what counts, the last step, the sinks.
         self.noted(self._forget)
         self.push(self._close_account)
@@ -184,7 +179,8 @@ class Watch(Enterable, Undoing):
         self.noted(self._table.close)
         self._table.open({"model": type(self._model).__qualname__, **facts_of(self.backend, self._places)})
         self.noted(self._finish)
-        self.callback(all_or_nothing(placements).remove)
+        self.backend.place(self, self._counting(Label("watch", "call count", "", line)))
+        self.backend.hear_steps(self, self._model, self._before_step, self._after_step)
         self.noted(self.session.close)
         self.now = max(self.now, self._table.first_step)
         self.is_open = True
@@ -344,14 +340,14 @@ class Watch(Enterable, Undoing):
         self._recorded |= wanted
         if wanted and self._taps is None:
             wishes = [wish for watcher in self._watchers for wish in watcher.wishes()]
-            placements: list[Callable[[], Callable[[], None]]] = [partial(self.backend.place, wishes)]
+            self._taps = Undoing()
+            self.backend.place(self._taps, wishes)
             if self._ops is not None:
                 places = {place.name: place.module for place in self._places}
                 label = Label("watch", "watching of operators", "", self._line)
-                placements.append(partial(self.backend.hook_operators, self._model, places, self._ops, label))
-            self._taps = all_or_nothing(placements)
+                self.backend.hook_operators(self._taps, self._model, places, self._ops, label)
         elif not wanted and self._taps is not None:
-            self._taps.remove()
+            self._taps.close()
             self._taps = None
 
 

@@ -14,8 +14,9 @@ from hookline.backends.mindspore import cells, compat, gradients, operators, opt
 from hookline.backends.mindspore.constructs import replace_construct
 from hookline.backends.protocol import GradSink, JointSink
 from hookline.backends.running import Running
-from hookline.backends.tap import FunctionTap, Label, Undo
+from hookline.backends.tap import FunctionTap, Label
 from hookline.backends.tapping import Passage, Tapping
+from hookline.backends.undoing import Undoing
 
 STATE_HOOKS = {
     ("save", "pre"): nn.Cell.register_state_dict_pre_hook,
@@ -77,10 +78,9 @@ class MindSporeBackend(Tapping, Running, Common):
         return [tap.label for cell in each.values() for tap in taps.taps_on(cell)]
 
     def place_state_hook(
-        self, module: nn.Cell, when: tuple[str, str], fn: Callable[..., Any], label: Label
-    ) -> Undo:
-        remove: Undo = STATE_HOOKS[when](module, FunctionTap(fn, label)).remove
-        return remove
+        self, undoing: Undoing, module: nn.Cell, when: tuple[str, str], fn: Callable[..., Any], label: Label
+    ) -> None:
+        undoing.callback(STATE_HOOKS[when](module, FunctionTap(fn, label)).remove)
 
     def backward_number(self) -> int:
         return 0  # a backward may be under way at any time: whether it repeats a forward is asked

@@ -19,6 +19,9 @@ from mindspore.common.recompute import _RecomputeCell, _RecomputeHandle
 from mindspore.graph import api
 from mindspore.ops.composite import base
 
+from hookline.backends.changing import changing
+from hookline.backends.undoing import Undoing
+
 # `mindspore.ops.function.grad` is the function of that name as well, which hides the folder.
 _grad_func = sys.modules["mindspore.ops.function.grad.grad_func"]
 
@@ -99,38 +102,36 @@ def compiles() -> bool:
     return bool(ms.get_context("mode") == ms.GRAPH_MODE and os.getenv("MS_JIT") != "0")
 
 
-def forget_compiled() -> Callable[[], None]:
-    """Has all compiled code be compiled again when it is next called; the result takes that back.
+def forget_compiled(undoing: Undoing) -> None:
+    """Has all compiled code be compiled again when it is next called.
 
     What was compiled has no hooks, and would go on without them.
     """
     taken = [(cache, set(cache)) for cache in (api.ms_compile_cache, *api.cells_compile_cache.values()) if cache]
-    for cache, _ in taken:
-        cache.clear()
 
     def restore() -> None:
         for cache, phases in taken:
             cache.update(phases)
         taken.clear()
 
-    return restore
+    undoing.noted(restore)
+    for cache, _ in taken:
+        cache.clear()
 
 
-def around_backward(block: Callable[[], AbstractContextManager[None]]) -> Callable[[], None]:
-    """Has every run of the backward engine happen inside `block()`; returns the undoing."""
+def around_backward(undoing: Undoing, block: Callable[[], AbstractContextManager[None]]) -> None:
+    """Has every run of the backward engine happen inside `block()`."""
+    undoing.noted(_set_around, block, False)
+    _set_around(block, True)
+
+
+@changing
+def _set_around(block: Callable[[], AbstractContextManager[None]], wanted: bool) -> None:
     kind = type(api._pynative_executor)
-    if not _blocks:
+    _blocks[:] = [other for other in _blocks if other != block] + [block] * wanted
+    if not _original:
         _original.append(kind.grad)
-        kind.grad = _grad
-    _blocks.append(block)
-
-    def undo() -> None:
-        if any(other is block for other in _blocks):
-            _blocks[:] = [other for other in _blocks if other is not block]
-            if not _blocks:
-                kind.grad = _original.pop()
-
-    return undo
+    kind.grad = _grad if _blocks else _original[0]
 
 
 _blocks: list[Callable[[], AbstractContextManager[None]]] = []

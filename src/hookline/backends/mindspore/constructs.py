@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import ExitStack
 from typing import Any
 
 from mindspore import nn
@@ -13,6 +12,7 @@ from hookline.backends.forwards import ReplacedForward
 from hookline.backends.mindspore import compat
 from hookline.backends.mindspore.failing import clean_after_failures
 from hookline.backends.tap import Label
+from hookline.backends.undoing import Undoing
 from hookline.errors import Unsupported
 
 
@@ -35,10 +35,10 @@ def _refuse(self: ReplacedConstruct) -> Any:
 setattr(ReplacedConstruct, compat.PARSED, property(_refuse))
 
 
-def replace_construct(module: nn.Cell, fn: Callable[..., Any], label: Label) -> Callable[[], None]:
-    """Has `fn(original_construct, *args, **kwargs)` run in place of the construct; returns the undoing."""
-    with ExitStack() as placed:
-        placed.callback(clean_after_failures())
-        placed.callback(compat.forget_compiled())
-        placed.callback(ReplacedConstruct(module, fn, label).place())
-        return placed.pop_all().close
+def replace_construct(undoing: Undoing, module: nn.Cell, fn: Callable[..., Any], label: Label) -> None:
+    """Has `fn(original_construct, *args, **kwargs)` run in place of the construct."""
+    clean_after_failures(undoing)
+    compat.forget_compiled(undoing)
+    construct = ReplacedConstruct(module, fn, label)
+    undoing.noted(construct.remove)
+    construct.place()

@@ -9,33 +9,28 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 from hookline.backends.changing import changing
 from hookline.backends.mindspore import compat
-from hookline.backends.tap import Undo
+from hookline.backends.undoing import Undoing
 
 _placed: list[object] = []
 _originals: list[Callable[..., Any]] = []
 
 
-def clean_after_failures() -> Undo:
-    """Has failed forwards cleaned up after, until the returned function is called."""
+def clean_after_failures(undoing: Undoing) -> None:
+    """Has failed forwards cleaned up after."""
     mine = object()
-    try:
-        _add(mine)
-        return partial(_remove, mine)
-    except BaseException:
-        _remove(mine)
-        raise
+    undoing.noted(_remove, mine)
+    _add(mine)
 
 
 @changing
 def _add(mine: object) -> None:
     _placed.append(mine)
     if not _originals:
-        _originals.extend(getattr(owner, name) for owner, name in compat.DIFFERENTIATED)
+        _originals.extend([getattr(owner, name) for owner, name in compat.DIFFERENTIATED])
         for (owner, name), original in zip(compat.DIFFERENTIATED, _originals, strict=True):
             setattr(owner, name, _cleaning(original))
 

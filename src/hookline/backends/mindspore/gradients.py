@@ -7,7 +7,6 @@ output, report the gradient of the input under the name of the output's.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
@@ -19,6 +18,7 @@ from hookline.backends.mindspore.taps import ON_PARAMETERS
 from hookline.backends.protocol import GradSink, JointSink
 from hookline.backends.tap import FunctionTap, Label, Tap
 from hookline.backends.tapping import Passage, Tapping
+from hookline.backends.undoing import Undoing
 
 
 def is_live(tensor: ms.Tensor) -> bool:
@@ -74,18 +74,16 @@ class JoinedInputs(Passage):
             self._sink([None] * self.places)
 
 
-def hear_parameters(module: nn.Cell, sink: Callable[[str, Any], None], label: Label) -> Callable[[], None]:
+def hear_parameters(undoing: Undoing, module: nn.Cell, sink: Callable[[str, Any], None], label: Label) -> None:
     """Calls `sink(name, grad)` for each of the cell's own parameters that a backward gives a gradient."""
     taps: list[Tap] = []
-    with ExitStack() as placed:
-        for name, parameter in compat.parameters(module).items():
-            if parameter.requires_grad:
-                heard = FunctionTap(partial(_heard, sink, name), label)
-                placed.callback(parameter.register_hook(heard).remove)
-                taps.append(heard)
-        ON_PARAMETERS.setdefault(id(module), []).extend(taps)
-        placed.callback(_forget, module, taps)
-        return placed.pop_all().close
+    undoing.noted(_forget, module, taps)
+    for name, parameter in compat.parameters(module).items():
+        if parameter.requires_grad:
+            heard = FunctionTap(partial(_heard, sink, name), label)
+            undoing.callback(parameter.register_hook(heard).remove)
+            taps.append(heard)
+    ON_PARAMETERS.setdefault(id(module), []).extend(taps)
 
 
 def _heard(sink: Callable[[str, Any], None], name: str, grad: ms.Tensor) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -26,6 +26,7 @@ from hookline.backends.mindspore.failing import clean_after_failures
 from hookline.backends.mindspore.gradients import is_live, tap
 from hookline.backends.operators import BACKWARD, FORWARD, Operator, OpListener, Scope, Step
 from hookline.backends.tap import Label
+from hookline.backends.undoing import Undoing
 from hookline.trees import leaves, map_leaves
 
 HOOKLINE = str(Path(__file__).parent.parent.parent)
@@ -33,22 +34,22 @@ MINDSPORE = str(Path(ms.__file__).parent)
 
 
 def hook_operators(
-    model: nn.Cell, places: dict[str, nn.Cell], listener: OpListener, label: Label
-) -> Callable[[], None]:
-    """Has `listener` told of every operator that runs in these cells or their parts; returns the undoing."""
+    undoing: Undoing, model: nn.Cell, places: dict[str, nn.Cell], listener: OpListener, label: Label
+) -> None:
+    """Has `listener` told of every operator that runs in these cells or their parts."""
     inside: dict[int, tuple[str, nn.Cell]] = {}
     for name, cell in places.items():
         for below, part in walk(cell):
             inside.setdefault(id(part), (f"{name}.{below}" if name and below else name or below, part))
     mode = OperatorMode(listener)
-    with ExitStack() as placed:
-        placed.callback(clean_after_failures())
-        placed.callback(mode.close)
-        placed.callback(compat.around_backward(mode.backward))
-        placed.callback(compat.forget_compiled())
-        for name, cell in inside.values():
-            placed.callback(_ToldConstruct(mode, name, cell, label._replace(site=name)).place())
-        return placed.pop_all().close
+    clean_after_failures(undoing)
+    undoing.noted(mode.close)
+    compat.around_backward(undoing, mode.backward)
+    compat.forget_compiled(undoing)
+    for name, cell in inside.values():
+        construct = _ToldConstruct(mode, name, cell, label._replace(site=name))
+        undoing.noted(construct.remove)
+        construct.place()
 
 
 class _Thread(threading.local):

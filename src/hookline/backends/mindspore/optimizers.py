@@ -12,8 +12,10 @@ from typing import Any
 from mindspore import nn
 from mindspore.experimental import optim
 
+from hookline.backends.changing import changing
 from hookline.backends.mindspore import compat
 from hookline.backends.mindspore.cells import every
+from hookline.backends.undoing import Undoing
 
 BASES: tuple[type, ...] = (nn.Optimizer, optim.Optimizer)
 Ears = tuple[Callable[..., None], Callable[[set[int]], None], Callable[[], set[int]]]
@@ -22,28 +24,26 @@ _ears: list[Ears] = []
 
 
 def hear_steps(
-    model: nn.Cell, before: Callable[..., None], after: Callable[[set[int]], None]
-) -> Callable[[], None]:
+    undoing: Undoing, model: nn.Cell, before: Callable[..., None], after: Callable[[set[int]], None]
+) -> None:
     """Calls `before(held, gradients)` and `after(held)` around each step of an optimizer of this model."""
 
     def owned() -> set[int]:
         return {id(p) for _, cell in every(model) for p in compat.parameters(cell).values()}
 
     ears: Ears = (before, after, owned)
-    _ears.append(ears)
-    if len(_ears) == 1:
-        for base in BASES:
+    undoing.noted(_set_heard, ears, False)
+    _set_heard(ears, True)
+
+
+@changing
+def _set_heard(ears: Ears, wanted: bool) -> None:
+    _ears[:] = [other for other in _ears if other is not ears] + [ears] * wanted
+    for base in BASES:
+        if _ears:
             base.__call__ = _step  # type: ignore[method-assign]
-
-    def remove() -> None:
-        if not any(other is ears for other in _ears):
-            return
-        _ears[:] = [other for other in _ears if other is not ears]
-        if not _ears:
-            for base in BASES:
-                del base.__call__
-
-    return remove
+        elif base.__dict__.get("__call__") is _step:
+            del base.__call__
 
 
 def _step(self: Any, *args: Any, **kwargs: Any) -> Any:

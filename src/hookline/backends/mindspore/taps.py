@@ -7,7 +7,7 @@ may come and go at any time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from hookline.backends.changing import changing
@@ -15,6 +15,7 @@ from hookline.backends.mindspore import compat
 from hookline.backends.mindspore.constructs import refused
 from hookline.backends.mindspore.failing import clean_after_failures
 from hookline.backends.tap import Rank, Tap, Wish, backwards_in_order, put_in_order
+from hookline.backends.undoing import Undoing
 
 KEYS = {"first": "hookline.first", "among": "hookline.among", "last": "hookline.last"}
 
@@ -95,10 +96,9 @@ class Gone:
         return None
 
 
-def place(wishes: list[Wish]) -> Callable[[], None]:
-    """Puts a tap into a dispatcher of its cell for each wish; returns what takes them all out again."""
+def place(undoing: Undoing, wishes: list[Wish]) -> None:
+    """Puts a tap into a dispatcher of its cell for each wish."""
     placed: list[tuple[Any, str, Tap]] = []
-    undone = [clean_after_failures(), compat.forget_compiled()]
 
     @changing
     def remove() -> None:
@@ -106,24 +106,20 @@ def place(wishes: list[Wish]) -> Callable[[], None]:
         for cell, key, tap in placed:
             _take_off(cell, key, tap)
         placed.clear()
-        for undo in undone:
-            undo()
 
     @changing
     def put(cell: Any, key: str, tap: Tap) -> None:
         dispatcher = _dispatcher(cell, tap.after, key)
         dispatcher.taps = _sorted((*dispatcher.taps, tap), after=tap.after)
 
-    try:
-        for cell, tap in wishes:
-            key = KEYS[_place_of(tap)]
-            put_in_order(tap)
-            placed.append((cell, key, tap))
-            put(cell, key, tap)
-    except BaseException:
-        remove()
-        raise
-    return remove
+    clean_after_failures(undoing)
+    compat.forget_compiled(undoing)
+    undoing.noted(remove)
+    for cell, tap in wishes:
+        key = KEYS[_place_of(tap)]
+        put_in_order(tap)
+        placed.append((cell, key, tap))
+        put(cell, key, tap)
 
 
 def _place_of(tap: Tap) -> str:

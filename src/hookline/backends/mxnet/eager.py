@@ -9,21 +9,25 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
+from hookline.backends.changing import changing
 from hookline.backends.mxnet import blocks, compat, functions, holding, swapping, waiting
 from hookline.backends.mxnet.quiet import unseen
 from hookline.backends.operators import BACKWARD, FORWARD, Operator, OpListener, Scope, Step
-from hookline.backends.protocol import Label, Undo
+from hookline.backends.protocol import Label
+from hookline.backends.undoing import Undoing
 from hookline.errors import Unsupported
 
 _watchers: list[EagerOperators] = []
 
 
-def hook_operators(model: Any, places: dict[str, Any], listener: OpListener, label: Label) -> Undo:
-    """Has `listener` told of each operator that runs in these blocks or their parts; returns the undoing."""
+def hook_operators(
+    undoing: Undoing, model: Any, places: dict[str, Any], listener: OpListener, label: Label
+) -> None:
+    """Has `listener` told of each operator that runs in these blocks or their parts."""
     inside: dict[int, tuple[str, Any]] = {}
     for name, module in places.items():
         for below, part in blocks.walk(module):
@@ -37,16 +41,14 @@ def hook_operators(model: Any, places: dict[str, Any], listener: OpListener, lab
                 instead="attach to the SymbolBlock and to the rest one by one (where=)",
             )
     watcher = EagerOperators(listener)
-    with ExitStack() as placed:
-        # Compiled parts, and the blocks themselves, run as they are written.
-        placed.callback(holding.hold_around([*places.values()], themselves=True))
-        if id(model) not in inside:
-            placed.callback(swapping.around_calls(model, watcher.model_call, label._replace(site="")))
-        for name, part in inside.values():
-            call = partial(watcher.part_call, name)
-            placed.callback(swapping.around_calls(part, call, label._replace(site=name)))
-        placed.callback(watcher.open())
-        return placed.pop_all().close
+    # Compiled parts, and the blocks themselves, run as they are written.
+    holding.hold_around(undoing, [*places.values()], themselves=True)
+    if id(model) not in inside:
+        swapping.around_calls(undoing, model, watcher.model_call, label._replace(site=""))
+    for name, part in inside.values():
+        swapping.around_calls(undoing, part, partial(watcher.part_call, name), label._replace(site=name))
+    undoing.noted(watcher.close)
+    watcher.open()
 
 
 class _Calls(threading.local):
@@ -67,20 +69,20 @@ class EagerOperators:
         self._starts: dict[tuple[str, str], Step] = {}
         self._is_open = False
 
-    def open(self) -> Undo:
+    @changing
+    def open(self) -> None:
         if not _watchers:
             compat.wrap_invoke(_invoked)
         _watchers.append(self)
         self._is_open = True
 
-        def close() -> None:
-            self._is_open = False
-            if self in _watchers:
-                _watchers.remove(self)
-                if not _watchers:
-                    compat.unwrap_invoke()
-
-        return close
+    @changing
+    def close(self) -> None:
+        self._is_open = False
+        if self in _watchers:
+            if len(_watchers) == 1:
+                compat.unwrap_invoke()
+            _watchers.remove(self)
 
     # Calls of blocks
 

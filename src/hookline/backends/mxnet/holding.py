@@ -16,16 +16,17 @@ from collections.abc import Iterable
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
+from hookline.backends.changing import changing
 from hookline.backends.mxnet import blocks, compat
-from hookline.backends.protocol import Undo
+from hookline.backends.undoing import Undoing
 from hookline.errors import Unsupported
 
 
 class Held:
-    """How a block was hybridized before, and how many attachments hold it."""
+    """How a block was hybridized before, and which attachments hold it."""
 
     def __init__(self, block: Any) -> None:
-        self.count = 0
+        self.by: list[object] = []
         self.active = compat.is_active(block)
         self.hybridized = compat.hybridizing(block)
 
@@ -48,8 +49,8 @@ def remarks(modules: dict[str, Any]) -> dict[str, str]:
     return {name: AS_WRITTEN for name, block in modules.items() if block in _taken_apart}
 
 
-def hold_around(tapped: Iterable[Any], *, themselves: bool = False) -> Undo:
-    """Has all blocks around these, and all in them, run as written, until the returned function is called.
+def hold_around(undoing: Undoing, tapped: Iterable[Any], *, themselves: bool = False) -> None:
+    """Has all blocks around these, and all in them, run as written.
 
     With `themselves` also those that nothing is around.
     """
@@ -62,24 +63,26 @@ def hold_around(tapped: Iterable[Any], *, themselves: bool = False) -> Undo:
         _refuse_if_listened_to(above)
     within = {id(block): block for above in around.values() for block in blocks.below(above)}
     holding = [block for block in (around | within).values() if compat.is_hybrid(block)]
+    mine = object()
+    undoing.noted(_release, holding, mine)
     for block in holding:
         held = _held.setdefault(block, Held(block))
-        held.count += 1
+        held.by = [*held.by, mine]
         compat.set_active(block, False)
     for block in tapped:
         (_taken_apart.add if _would_be_compiled(block) else _taken_apart.discard)(block)
 
-    def release() -> None:
-        while holding:
-            block = holding.pop()
-            held = _held[block]
-            held.count -= 1
-            if not held.count:
-                _note(block, held)
-                compat.set_active(block, held.active)
-                del _held[block]
 
-    return release
+@changing
+def _release(holding: list[Any], mine: object) -> None:
+    for block in holding:
+        if (held := _held.get(block)) is None:
+            continue
+        held.by = [other for other in held.by if other is not mine]
+        if not held.by:
+            _note(block, held)
+            compat.set_active(block, held.active)
+            _held.pop(block, None)
 
 
 def hold_again() -> None:

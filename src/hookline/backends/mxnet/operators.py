@@ -19,21 +19,26 @@ from hookline.backends.mxnet import blocks, compat, eager, swapping, waiting
 from hookline.backends.mxnet.graphs import Graph, Value
 from hookline.backends.mxnet.values import snapshot
 from hookline.backends.operators import BACKWARD, FORWARD, Operator, OpListener, Step
-from hookline.backends.protocol import Label, Undo
+from hookline.backends.protocol import Label
+from hookline.backends.tap import Undo
+from hookline.backends.undoing import Undoing
 from hookline.errors import Unsupported
 
 _EXPERIMENTAL = "register_op_hook is experimental"  # said at every call, whatever the flags are
 
 
-def hook_operators(model: Any, places: dict[str, Any], listener: OpListener, label: Label) -> Undo:
-    """Has `listener` told of each operator that runs in these blocks or their parts; returns the undoing.
+def hook_operators(
+    undoing: Undoing, model: Any, places: dict[str, Any], listener: OpListener, label: Label
+) -> None:
+    """Has `listener` told of each operator that runs in these blocks or their parts.
 
     Where all of them run in compiled graphs, that is MXNet's own op hook, with its names. Where they run as they
     are written, see `eager.py`.
     """
     around = [_compiled_around(module) for module in places.values()]
     if not all(around):
-        return eager.hook_operators(model, places, listener, label)
+        eager.hook_operators(undoing, model, places, listener, label)
+        return
     compiled = {id(block): block for found in around for block in found}
     names: dict[int, str] = {}
     inside: dict[int, Any] = {}
@@ -45,24 +50,13 @@ def hook_operators(model: Any, places: dict[str, Any], listener: OpListener, lab
     compiled |= {key: part for key, part in inside.items() if compat.is_hybrid(part) and compat.is_active(part)}
     for block in compiled.values():
         _refuse_if_it_would_be_silent(block)
-    attached: list[Callable[[], None]] = []
-
-    def remove() -> None:
-        while attached:
-            attached.pop()()
-        waiting.settle()
-
-    try:
-        for block in compiled.values():
-            hook = _hook_of(block)
-            hook.ears.append(ear := Ear(listener, names))
-            attached.append(lambda hook=hook, ear=ear: hook.without(ear))  # type: ignore[misc]
-            attached.append(swapping.around_calls(block, hook.run, label._replace(site=names.get(id(block), ""))))
-            hook.attach()
-    except BaseException:
-        remove()
-        raise
-    return remove
+    undoing.noted(waiting.settle)
+    for block in compiled.values():
+        hook, ear = _hook_of(block), Ear(listener, names)
+        undoing.noted(hook.without, ear)
+        hook.ears.append(ear)
+        swapping.around_calls(undoing, block, hook.run, label._replace(site=names.get(id(block), "")))
+        hook.attach()
 
 
 def _compiled_around(module: Any) -> list[Any]:
@@ -161,10 +155,12 @@ class BlockHook:
 
     def without(self, ear: Ear) -> None:
         """One listener less; with the last, MXNet's own graph is back."""
+        if self._block is None:
+            return
         self._flush()
-        self.ears.remove(ear)
+        self.ears = [other for other in self.ears if other is not ear]
         if not self.ears:
-            del _hooks[id(self._block)]
+            _hooks.pop(id(self._block), None)
             while self._undo:
                 self._undo.pop()()
             self._block = self._graph = None  # C++ never lets go of this hook

@@ -9,7 +9,8 @@ from weakref import WeakKeyDictionary
 from mxnet.gluon import nn
 
 from hookline.backends.mxnet import blocks, compat
-from hookline.backends.protocol import Label, Undo
+from hookline.backends.protocol import Label
+from hookline.backends.undoing import Undoing
 from hookline.errors import Unsupported
 
 
@@ -85,7 +86,7 @@ def gradient(parameter: Any) -> Any:
     return parameter.grad
 
 
-def hear_parameters(module: Any, sink: Callable[[str, Any], None], label: Label) -> Undo:
+def hear_parameters(undoing: Undoing, module: Any, sink: Callable[[str, Any], None], label: Label) -> None:
     """Has `sink(name, grad)` called at the end, if a backward has reached the module meanwhile.
 
     MXNet has no hook on the gradient of a parameter. It is read where the backward leaves it: with
@@ -102,4 +103,4 @@ def hear_parameters(module: Any, sink: Callable[[str, Any], None], label: Label)
                 if (grad := gradient(array)) is not None:
                     sink(name, grad)
 
-    return read
+    undoing.noted(read)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import copyreg
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from functools import lru_cache, partial
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -21,8 +20,9 @@ from mxnet import symbol
 
 from hookline.backends.mxnet import compat, holding, waiting
 from hookline.backends.mxnet.quiet import unseen
-from hookline.backends.protocol import FunctionTap, Label, Rank, Tap, Undo, Wish
+from hookline.backends.protocol import FunctionTap, Label, Rank, Tap, Wish
 from hookline.backends.tap import backwards_in_order, put_in_order
+from hookline.backends.undoing import Undoing
 from hookline.trees import leaves
 
 _NDArray = compat.NDArray
@@ -74,51 +74,36 @@ def _after_forward(tap: Tap) -> tuple[int, bool, int]:
 _taps: WeakKeyDictionary[Any, Taps] = WeakKeyDictionary()
 
 
-def place(wishes: list[Wish]) -> Undo:
-    """Places a tap for each wish, or none; returns what takes them all off again."""
-    release = holding.hold_around([block for block, tap in wishes if not tap.may_miss])
-    placed: list[tuple[Any, Tap]] = []
-
-    def remove() -> None:
-        while placed:
-            block, tap = placed.pop()
-            taps_of(block).remove(tap)
-            _settle_class(block)
-        release()
-        # A backward that somebody started by a name from before the taps may still run.
-        waiting.settle()
-
-    try:
-        for block, tap in wishes:
-            placed.append((block, tap))
-            taps_of(block).add(tap)
-            _settle_class(block)
-    except BaseException:
-        remove()
-        raise
-    return remove
+def place(undoing: Undoing, wishes: list[Wish]) -> None:
+    """Places a tap for each wish."""
+    # At the end: a backward that somebody started by a name from before the taps may still run.
+    undoing.noted(waiting.settle)
+    holding.hold_around(undoing, [block for block, tap in wishes if not tap.may_miss])
+    undoing.noted(_remove, wishes)
+    for block, tap in wishes:
+        taps_of(block).add(tap)
+        _settle_class(block)
 
 
-def replace_forward(module: Any, fn: Callable[..., Any], label: Label) -> Undo:
+def _remove(wishes: list[Wish]) -> None:
+    for block, tap in wishes:
+        taps_of(block).remove(tap)
+        _settle_class(block)
+
+
+def replace_forward(undoing: Undoing, module: Any, fn: Callable[..., Any], label: Label) -> None:
     """Has `fn(original, *args, **kwargs)` run in place of the block's own call."""
-    with ExitStack() as placed:
-        placed.callback(holding.hold_around([module]))
-        placed.callback(around_calls(module, fn, label))
-        return placed.pop_all().close
+    holding.hold_around(undoing, [module])
+    around_calls(undoing, module, fn, label)
 
 
-def around_calls(module: Any, fn: Callable[..., Any], label: Label) -> Undo:
+def around_calls(undoing: Undoing, module: Any, fn: Callable[..., Any], label: Label) -> None:
     """As `replace_forward`, for the calls that there are: in a compiled graph, there are none."""
     tap = FunctionTap(fn, label)
+    undoing.noted(_remove, [Wish(module, tap)])
     taps = taps_of(module)
     taps.forwards = (*taps.forwards, tap)
     _settle_class(module)
-
-    def remove() -> None:
-        taps_of(module).remove(tap)
-        _settle_class(module)
-
-    return remove
 
 
 def taps_of(block: Any) -> Taps:

@@ -8,8 +8,9 @@ from typing import Any
 
 from mxnet import gluon
 
+from hookline.backends.changing import changing
 from hookline.backends.mxnet import blocks, compat, parameters
-from hookline.backends.protocol import Undo
+from hookline.backends.undoing import Undoing
 
 Heard = Callable[[set[int]], None]
 """Takes the ids of the arrays that a trainer holds."""
@@ -39,23 +40,23 @@ class Listener:
         return held if any(key in held for key in own) else None
 
 
-def hear_steps(model: Any, before: Heard, after: Heard) -> Undo:
+def hear_steps(undoing: Undoing, model: Any, before: Heard, after: Heard) -> None:
     """Calls `before` and `after` around every step of a Trainer that holds a parameter of `model`."""
     listener = Listener(model, before, after)
-    if not _listeners:
-        for name in METHODS:
+    undoing.noted(_set_listening, listener, False)
+    _set_listening(listener, True)
+
+
+@changing
+def _set_listening(listener: Listener, wanted: bool) -> None:
+    _listeners[:] = [other for other in _listeners if other is not listener] + [listener] * wanted
+    for name in METHODS:
+        if _listeners and name not in _originals:
             _originals[name] = getattr(gluon.Trainer, name)
             setattr(gluon.Trainer, name, _told(_originals[name]))
-    _listeners.append(listener)
-
-    def remove() -> None:
-        if listener in _listeners:
-            _listeners.remove(listener)
-            if not _listeners:
-                for name in METHODS:
-                    setattr(gluon.Trainer, name, _originals.pop(name))
-
-    return remove
+        elif not _listeners and name in _originals:
+            setattr(gluon.Trainer, name, _originals[name])
+            del _originals[name]
 
 
 def _told(method: Callable[..., Any]) -> Callable[..., Any]:

@@ -29,7 +29,8 @@ from hookline.backends.nnx.gradients import NNXGradients
 from hookline.backends.nnx.hosting import HostedHook, original_of
 from hookline.backends.nnx.leaves import Array, StandIn, array_of
 from hookline.backends.nnx.replay import now
-from hookline.backends.protocol import Address, Label, Undo
+from hookline.backends.protocol import Address, Label
+from hookline.backends.undoing import Undoing
 
 HEADER = 9
 """Words of a row before its histogram."""
@@ -86,19 +87,21 @@ class NNXBackend(NNXGradients, Common):
     def hooked(self, hook: Callable[..., Any], label: Label) -> Callable[..., Any]:
         return HostedHook(hook, label, original_of)
 
-    def hear_parameters(self, module: nnx.Module, sink: Callable[[str, Any], None], label: Label) -> Undo:
+    def hear_parameters(
+        self, undoing: Undoing, module: nnx.Module, sink: Callable[[str, Any], None], label: Label
+    ) -> None:
         """Tells what the module's own calls contribute to the gradients of its parameters."""
         post, mine = posts.post_of(module), (sink, label)
-        post.param_sinks.append(mine)
-        post.refresh()
 
         def remove() -> None:
             if mine in post.param_sinks:
                 events.settled()
-                post.param_sinks.remove(mine)
-                post.refresh()
+                post.param_sinks = [other for other in post.param_sinks if other is not mine]
+            post.refresh()
 
-        return remove
+        undoing.noted(remove)
+        post.param_sinks.append(mine)
+        post.refresh()
 
     def from_host(self, array: NDArray[Any]) -> jax.Array:
         return jnp.array(array)

@@ -22,6 +22,7 @@ from hookline.backends.nnx.modules import has_no_forward, is_training, own_param
 from hookline.backends.nnx.posts import base_of, place
 from hookline.backends.running import Calls
 from hookline.backends.tap import FunctionTap, Label, Rank, Wish
+from hookline.backends.undoing import Undoing, tidied
 from hookline.errors import InvalidArgument
 from hookline.trees import map_leaves
 
@@ -79,6 +80,14 @@ def _floating(model: nnx.Module) -> Any:
     return next((array.dtype for array in held if is_float(array)), jnp.float32)
 
 
+@tidied
+def _run_told(
+    undoing: Undoing, calls: TracedCalls, model: nnx.Module, args: Any, kwargs: Any, *, real: bool
+) -> None:
+    place(undoing, calls.wishes(walk(model)))
+    _run(model, args, kwargs, real=real)
+
+
 def traced_run(model: nnx.Module, args: Any, kwargs: Any, *, real: bool = False, flow: bool = False) -> RunFacts:
     """What a call of the model does; an error of the model is in the result, not raised.
 
@@ -86,13 +95,10 @@ def traced_run(model: nnx.Module, args: Any, kwargs: Any, *, real: bool = False,
     """
     calls = TracedCalls(lambda tree: described(tree, Array, lambda leaf: tensor_fact(array_of(leaf))))
     error: Exception | None = None
-    undo = place(calls.wishes(walk(model)))
     try:
-        _run(model, args, kwargs, real=real)
+        _run_told(calls, model, args, kwargs, real=real)
     except Exception as raised:
         error = raised
-    finally:
-        undo()
     failed = calls.open[-1] if error is not None and calls.open else None
     notes = ["multiply-accumulates and memory are not counted on nnx"]
     no_costs = capabilities()["nnx"].unsupported("costs")

@@ -22,18 +22,18 @@ from hookline.backends.nnx.interpreting import Interpreter, Watcher, differentia
 from hookline.backends.nnx.leaves import Array, array_of
 from hookline.backends.nnx.posts import Post
 from hookline.backends.operators import OpListener
-from hookline.backends.tap import Label, Undo
+from hookline.backends.tap import Label
+from hookline.backends.undoing import Undoing
 from hookline.errors import Unsupported
 from hookline.trees import map_leaves
 
 
-def hook_operators(model: nnx.Module, places: dict[str, Any], listener: OpListener, label: Label) -> Undo:
+def hook_operators(
+    undoing: Undoing, model: nnx.Module, places: dict[str, Any], listener: OpListener, label: Label
+) -> None:
     """Has `listener` told of each primitive that runs in these modules or their parts."""
     settled()
     watcher = Watcher(model, places, listener, label)
-    for post in watcher.posts:
-        post.op_watchers.append(watcher)
-        post.refresh()
 
     def remove() -> None:
         if not any(watcher in post.op_watchers for post in watcher.posts):
@@ -42,10 +42,13 @@ def hook_operators(model: nnx.Module, places: dict[str, Any], listener: OpListen
             settled()
         finally:
             for post in watcher.posts:
-                post.op_watchers.remove(watcher)
+                post.op_watchers = [other for other in post.op_watchers if other is not watcher]
                 post.refresh()
 
-    return remove
+    undoing.noted(remove)
+    for post in watcher.posts:
+        post.op_watchers.append(watcher)
+        post.refresh()
 
 
 class _Now(threading.local):

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 from flax import nnx
 
+from hookline.backends.changing import changing
 from hookline.backends.nnx.compat import tracing
 from hookline.backends.nnx.events import numbers, program, send, settled
 from hookline.backends.nnx.leaves import StandIn, array_of, is_float
@@ -22,7 +23,8 @@ from hookline.backends.nnx.modules import own_parameters, walk
 from hookline.backends.nnx.packing import Packing
 from hookline.backends.nnx.posts import Spec, post_in
 from hookline.backends.nnx.replay import now
-from hookline.backends.tap import Figures, Undo
+from hookline.backends.tap import Figures
+from hookline.backends.undoing import Undoing
 
 
 class Listener(NamedTuple):
@@ -37,23 +39,26 @@ _listeners: list[Listener] = []
 _original: list[Callable[..., Any]] = []
 
 
-def hear_steps(model: nnx.Module, before: Callable[..., None], after: Callable[[set[int]], None]) -> Undo:
+def hear_steps(
+    undoing: Undoing, model: nnx.Module, before: Callable[..., None], after: Callable[[set[int]], None]
+) -> None:
     """Calls `before(held, gradients)` and `after(held)` around each update of the model's parameters."""
     mine = Listener(weakref.ref(model), before, after)
-    if not _listeners:
+    undoing.noted(_set_listening, mine, False)
+    _set_listening(mine, True)
+
+
+@changing
+def _set_listening(listener: Listener, wanted: bool) -> None:
+    if not wanted and any(one is listener for one in _listeners):
+        settled()
+    _listeners[:] = [one for one in _listeners if one is not listener] + [listener] * wanted
+    if _listeners and not _original:
         _original.append(nnx.Optimizer.update)
         nnx.Optimizer.update = functools.wraps(_original[0])(_update)
-    _listeners.append(mine)
-
-    def remove() -> None:
-        if not any(one is mine for one in _listeners):
-            return
-        settled()
-        _listeners[:] = [one for one in _listeners if one is not mine]
-        if not _listeners:
-            nnx.Optimizer.update = _original.pop()
-
-    return remove
+    elif not _listeners and _original:
+        nnx.Optimizer.update = _original[0]
+        _original.clear()
 
 
 class Weight(NamedTuple):

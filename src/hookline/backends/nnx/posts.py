@@ -24,7 +24,8 @@ from hookline.backends.nnx.compat import tracing
 from hookline.backends.nnx.events import failures, later, settled, thread
 from hookline.backends.nnx.modules import has_no_forward, walk
 from hookline.backends.nnx.replay import Shares, Waiting
-from hookline.backends.tap import Figures, Label, Rank, Tap, Undo, Wish, backwards_in_order, put_in_order
+from hookline.backends.tap import Figures, Label, Rank, Tap, Wish, backwards_in_order, put_in_order
+from hookline.backends.undoing import Undoing
 from hookline.errors import Unsupported
 
 RAW = Figures(histogram=False, functions=(), dim=-1)
@@ -211,8 +212,8 @@ def _metaclass(own: type) -> Any:
     return type(own.__name__, (own,), {"__ne__": differs, "__hash__": own.__hash__})
 
 
-def place(wishes: list[Wish]) -> Undo:
-    """Puts all taps at the posts of their modules; returns what takes them away again."""
+def place(undoing: Undoing, wishes: list[Wish]) -> None:
+    """Puts all taps at the posts of their modules."""
     if tracing() and any(observes(wish.tap) and not counts(wish.tap) for wish in wishes):
         raise Unsupported(
             backend="nnx",
@@ -255,12 +256,8 @@ def place(wishes: list[Wish]) -> Undo:
             take_away()
         failures.raised(labels)
 
-    try:
-        put()
-    except BaseException:
-        take_away()
-        raise
-    return remove
+    undoing.noted(remove)
+    put()
 
 
 def _refresh(posts: Iterable[Post]) -> None:
@@ -286,7 +283,7 @@ def placed_on(model: nnx.Module) -> list[Label]:
     return found
 
 
-def replace_forward(module: nnx.Module, fn: Callable[..., Any], label: Label) -> Undo:
+def replace_forward(undoing: Undoing, module: nnx.Module, fn: Callable[..., Any], label: Label) -> None:
     """Has `fn(original, *args, **kwargs)` run in place of the module's `__call__`."""
     post, mine = post_of(module), (fn, label)
 
@@ -300,9 +297,5 @@ def replace_forward(module: nnx.Module, fn: Callable[..., Any], label: Label) ->
         post.forwards = (*post.forwards, mine)
         post.refresh()
 
-    try:
-        put()
-    except BaseException:
-        restore()
-        raise
-    return restore
+    undoing.noted(restore)
+    put()

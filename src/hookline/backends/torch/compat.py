@@ -30,7 +30,7 @@ from torch.utils._python_dispatch import (
 from torch.utils.hooks import RemovableHandle
 
 from hookline.backends.changing import changing
-from hookline.backends.undoing import Undoing, stacked, tidied, undoable
+from hookline.backends.undoing import Undoing, stacked, tidied
 from hookline.errors import Unsupported
 
 Fn = TypeVar("Fn", bound=Callable[..., Any])
@@ -77,7 +77,10 @@ SEEN = {
         torch.nn.Module._forward_hooks torch.nn.Module._forward_hooks_always_called
         torch.nn.Module._forward_hooks_with_kwargs
         torch.nn.Module._forward_pre_hooks torch.nn.Module._forward_pre_hooks_with_kwargs
+        torch.nn.Module._load_state_dict_post_hooks torch.nn.Module._load_state_dict_pre_hooks
+        torch.nn.Module._state_dict_hooks torch.nn.Module._state_dict_pre_hooks
         torch.nn.utils.parametrize._cache
+        torch.optim.optimizer._global_optimizer_post_hooks torch.optim.optimizer._global_optimizer_pre_hooks
         torch.utils._python_dispatch.TorchDispatchMode
         torch.utils._python_dispatch._disable_current_modes
         torch.utils._python_dispatch._get_current_dispatch_mode_stack
@@ -87,6 +90,7 @@ SEEN = {
         torch._C._autograd._top_saved_tensors_default_hooks
         torch._C._dynamo.eval_frame._FrameAction torch._C._dynamo.eval_frame._FrameExecStrategy
     """,
+    "2.13": "torch._dynamo.exc.PackageError",
 }
 """Private names by the first version of torch in which they were seen, of those tried; all later have them."""
 
@@ -177,9 +181,8 @@ def _run_within(undoing: Undoing, run: EngineRun, engine: Callable[..., Any], *a
     run.result = engine(*args, **options)
 
 
-@undoable
 def around_backward(undoing: Undoing, context: Callable[[], Any]) -> None:
-    """Has every backward run within `context()`, in all threads, until the returned function is called.
+    """Has every backward run within `context()`, in all threads.
 
     What a backward computes belongs to the dispatch modes that are on when it starts; nothing that hooks
     into its nodes comes early enough. A public hook on the start of a backward would replace this.
@@ -313,6 +316,32 @@ def listen(tensor: torch.Tensor, fn: Callable[[torch.Tensor], Any]) -> None:
         return
     tensor._backward_hooks = OrderedDict(((fresh_hook_id(), fn),))
     node._register_hook_dict(tensor)
+
+
+def note_hook(undoing: Undoing, owner: Any, name: str, tap: Any) -> None:
+    """Before torch registers `tap` among the hooks that `owner` has under that name: notes to take it off.
+
+    The handle that torch returns does the same, but an interrupt may come before anybody has it.
+    """
+    undoing.noted(_take_off, weakref.ref(owner), name, tap)
+
+
+def _take_off(held: Callable[[], Any], name: str, tap: Any) -> None:
+    hooks = getattr(held(), name, None) or {}
+    for key, hook in list(hooks.items()):
+        if hook is tap or getattr(hook, "hook", None) is tap:  # torch wraps some
+            hooks.pop(key, None)
+
+
+ON_GRADIENT, ON_ACCUMULATION = "_backward_hooks", "_post_accumulate_grad_hooks"
+ON_STATE = {
+    ("save", "pre"): "_state_dict_pre_hooks",
+    ("save", "post"): "_state_dict_hooks",
+    ("load", "pre"): "_load_state_dict_pre_hooks",
+    ("load", "post"): "_load_state_dict_post_hooks",
+}
+BEFORE_STEP, AFTER_STEP = "_global_optimizer_pre_hooks", "_global_optimizer_post_hooks"
+"""Of parameters, modules, and of the module `torch.optim.optimizer`: where torch keeps hooks."""
 
 
 def tensor_hooks(tensor: torch.Tensor) -> list[Any]:
@@ -796,9 +825,8 @@ def fakes_of(value: Any) -> AbstractContextManager[Any]:
     return nullcontext() if mode is None else mode
 
 
-@undoable
 def inductor_pass(undoing: Undoing, look: Callable[[torch.fx.Graph], None]) -> None:
-    """Has `look` called with each graph that inductor compiles, after its own passes; returns the undoing.
+    """Has `look` called with each graph that inductor compiles, after its own passes.
 
     Backward graphs are compiled together with their forward for that time, not when a backward first runs.
     Graphs that were looked at are not kept in inductor's cache on disk, nor taken from it.
@@ -915,17 +943,16 @@ def _within(context: Callable[[], Any], run: Callable[..., Any]) -> Callable[...
     return call
 
 
-def around_compiled(module: torch.nn.Module, context: Callable[[], Any]) -> Callable[[], None]:
-    """Has calls of a compiled module run within `context()`; returns the undoing."""
-    return _stand_in(module, "contexts", context)
+def around_compiled(undoing: Undoing, module: torch.nn.Module, context: Callable[[], Any]) -> None:
+    """Has calls of a compiled module run within `context()`."""
+    _stand_in(undoing, module, "contexts", context)
 
 
-def run_as_written(module: torch.nn.Module) -> Callable[[], None]:
-    """Has a compiled module run its own code; returns the undoing."""
-    return _stand_in(module, "as_written", object())
+def run_as_written(undoing: Undoing, module: torch.nn.Module) -> None:
+    """Has a compiled module run its own code."""
+    _stand_in(undoing, module, "as_written", object())
 
 
-@undoable
 def _stand_in(undoing: Undoing, module: torch.nn.Module, kind: str, wish: Any) -> None:
     undoing.noted(_set_stand_in, weakref.ref(module), kind, wish, False)
     _set_stand_in(weakref.ref(module), kind, wish, True)

@@ -13,8 +13,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from hookline.backends.protocol import Label, Tap, Undo, Wish
+from hookline.backends.changing import changing
+from hookline.backends.protocol import Label, Tap, Wish
 from hookline.backends.torch import compat, taps
+from hookline.backends.undoing import Undoing
 from hookline.trees import leaves
 
 Tensor = torch.Tensor
@@ -41,16 +43,16 @@ def _marked(value: Tensor, site: str) -> None:
         listener(site, value.detach())
 
 
-def listen(listener: Listener) -> Undo:
+def listen(undoing: Undoing, listener: Listener) -> None:
     """Has `listener(site, tensor)` called for every marked value that passes in this process."""
     define()
-    _listeners.append(listener)
+    undoing.noted(_set_listening, listener, False)
+    _set_listening(listener, True)
 
-    def undo() -> None:
-        if listener in _listeners:
-            _listeners.remove(listener)
 
-    return undo
+@changing
+def _set_listening(listener: Listener, wanted: bool) -> None:
+    _listeners[:] = [other for other in _listeners if other is not listener] + [listener] * wanted
 
 
 class Mark(Tap):
@@ -70,10 +72,10 @@ class Mark(Tap):
             torch.ops.hookline_marks.mark(leaf, self.site if len(found) == 1 else f"{self.site}[{number}]")
 
 
-def place_marks(places: dict[str, nn.Module], label: Label) -> Undo:
+def place_marks(undoing: Undoing, places: dict[str, nn.Module], label: Label) -> None:
     """Marks the outputs of these modules."""
     define()
-    return taps.place([Wish(module, Mark(label._replace(site=name))) for name, module in places.items()])
+    taps.place(undoing, [Wish(module, Mark(label._replace(site=name))) for name, module in places.items()])
 
 
 class WithStatistics(nn.Module):

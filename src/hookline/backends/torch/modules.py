@@ -67,6 +67,15 @@ def _was_replaced(modules: dict[str, Any], name: str) -> bool:
     return now is not None and uncompiled(now) is not modules[name]
 
 
+def _appeared(modules: dict[str, Any], name: str, module: nn.Module) -> str | None:
+    """What there is to say of parts that a module did not have when the block began."""
+    if isinstance(module, torch.jit.ScriptModule) or not (parts := module._modules):
+        return None
+    dot = f"{name}." if name else ""
+    new = [own for own, part in list(parts.items()) if part is not None and dot + own not in modules]
+    return f"it has got parts since the block began, and calls of these are not seen: {new}" if new else None
+
+
 def _told_by(parent: nn.Module, own: str, module: nn.Module) -> str | None:
     """What the forward of `parent` does with `self.<own>`, which is `module`, other than to call it."""
     kind: type = type(parent)
@@ -94,7 +103,9 @@ def remarks(modules: dict[str, Any]) -> dict[str, str]:
                 "torch runs this layer as one fused kernel in eval mode without gradients; with hooks in "
                 "it, it runs module by module, which can differ in the last digits"
             )
-        elif remark := remark_on(module) or (REPLACED if _was_replaced(modules, name) else None):
+        elif remark := (
+            remark_on(module) or (REPLACED if _was_replaced(modules, name) else _appeared(modules, name, module))
+        ):
             found[name] = remark
     return found
 

@@ -19,18 +19,17 @@ from hookline.backends.torch.compiled.doors import need_version
 from hookline.backends.torch.compiled.ophooks import hook_compiled
 from hookline.backends.torch.modules import walk
 from hookline.backends.torch.written import hook_written
-from hookline.backends.undoing import Undoing, undoable
+from hookline.backends.undoing import Undoing
 from hookline.errors import Unsupported
 
 AS_WRITTEN = ("eager", "aot_eager")
 Parts = dict[int, tuple[str, nn.Module]]
 
 
-@undoable
 def hook_operators(
     undoing: Undoing, model: nn.Module, places: dict[str, nn.Module], listener: OpListener, label: Label
 ) -> None:
-    """Has `listener` told of every operator that runs in these modules or their parts; returns the undoing."""
+    """Has `listener` told of every operator that runs in these modules or their parts."""
     inside: Parts = {}
     for name, module in places.items():
         for below, part in walk(module, name):
@@ -43,17 +42,17 @@ def hook_operators(
         root = uncompiled(entry)
         own = {id(part): (under, part) for under, part in walk(root, name)}
         if compiler in AS_WRITTEN:
-            undoing.callback(run_as_written(entry))
+            run_as_written(undoing, entry)
         elif compiler == "inductor" and not has_pass_of_its_own(entry):
             elsewhere |= set(own)
             entries.append(entry)
             if any(key in inside for key in own):
-                undoing.callback(hook_compiled(entry, own, inside, listener, label))
+                hook_compiled(undoing, entry, own, inside, listener, label)
         else:
             raise _unsupported(name, compiler)
     written = {key: part for key, part in inside.items() if key not in elsewhere}
     if written:
-        undoing.callback(hook_written(uncompiled(model), written, entries, listener, label))
+        hook_written(undoing, uncompiled(model), written, entries, listener, label)
 
 
 def _entries(module: nn.Module, name: str = "", above: tuple[int, ...] = ()) -> Iterator[tuple[str, nn.Module]]:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import torch.optim.optimizer as optimizer_module
 from torch import nn
 from torch.optim.optimizer import (
     Optimizer,
@@ -13,13 +14,13 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 
-from hookline.backends.undoing import Undoing, undoable
+from hookline.backends.torch.compat import AFTER_STEP, BEFORE_STEP, note_hook
+from hookline.backends.undoing import Undoing
 
 Heard = Callable[[set[int]], None]
 """Takes the identities of the parameters that the optimizer holds."""
 
 
-@undoable
 def hear_steps(undoing: Undoing, model: nn.Module, before: Heard, after: Heard) -> None:
     """Calls `before` and `after` around every step of an optimizer that holds a parameter of `model`."""
 
@@ -44,8 +45,10 @@ def hear_steps(undoing: Undoing, model: nn.Module, before: Heard, after: Heard) 
         if (held := held_by(optimizer)) is not None:
             after(held)
 
-    undoing.callback(register_optimizer_step_pre_hook(pre).remove)
-    undoing.callback(register_optimizer_step_post_hook(post).remove)
+    note_hook(undoing, optimizer_module, BEFORE_STEP, pre)
+    note_hook(undoing, optimizer_module, AFTER_STEP, post)
+    register_optimizer_step_pre_hook(pre)
+    register_optimizer_step_post_hook(post)
 
 
 class _Told:

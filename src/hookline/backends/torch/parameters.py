@@ -11,13 +11,19 @@ from torch import nn
 from torch.nn.parameter import UninitializedParameter
 
 from hookline.backends.protocol import FunctionTap, Label
-from hookline.backends.torch.compat import as_plain_tensors, current_node, node_number
+from hookline.backends.torch.compat import (
+    ON_ACCUMULATION,
+    ON_GRADIENT,
+    as_plain_tensors,
+    current_node,
+    node_number,
+    note_hook,
+)
 from hookline.backends.torch.modules import walk
-from hookline.backends.undoing import Undoing, undoable
+from hookline.backends.undoing import Undoing
 from hookline.errors import InvalidArgument
 
 
-@undoable
 def hear_parameters(
     undoing: Undoing, module: nn.Module, sink: Callable[[str, torch.Tensor], None], label: Label
 ) -> None:
@@ -28,8 +34,9 @@ def hear_parameters(
     for name, parameter in module.named_parameters(recurse=False):
         if parameter.requires_grad:
             tap = FunctionTap(partial(_heard, sink, name), label)
+            note_hook(undoing, parameter, ON_GRADIENT, tap)
             with as_plain_tensors():  # one without a size allows nearly nothing
-                undoing.callback(parameter.register_hook(tap).remove)  # type: ignore[no-untyped-call]
+                parameter.register_hook(tap)  # type: ignore[no-untyped-call]
 
 
 def _heard(sink: Callable[[str, torch.Tensor], None], name: str, grad: torch.Tensor) -> None:
@@ -37,7 +44,6 @@ def _heard(sink: Callable[[str, torch.Tensor], None], name: str, grad: torch.Ten
         sink(name, grad)
 
 
-@undoable
 def hear_accumulated(
     undoing: Undoing, parameter: torch.Tensor, fn: Callable[[torch.Tensor], None], label: Label
 ) -> None:
@@ -48,7 +54,8 @@ def hear_accumulated(
             "Call the model once on a batch, then register the hook."
         )
     tap = FunctionTap(fn, label)
-    undoing.callback(parameter.register_post_accumulate_grad_hook(tap).remove)  # type: ignore[no-untyped-call]
+    note_hook(undoing, parameter, ON_ACCUMULATION, tap)
+    parameter.register_post_accumulate_grad_hook(tap)  # type: ignore[no-untyped-call]
 
 
 def parameters_of(model: nn.Module) -> dict[str, torch.Tensor]:

@@ -8,7 +8,8 @@ from typing import Any
 from torch import nn
 
 from hookline.backends.protocol import FunctionTap, Label
-from hookline.backends.undoing import Undoing, undoable
+from hookline.backends.torch.compat import ON_STATE, note_hook
+from hookline.backends.undoing import Undoing
 
 REGISTER = {
     ("save", "pre"): nn.Module.register_state_dict_pre_hook,
@@ -18,9 +19,10 @@ REGISTER = {
 }
 
 
-@undoable
 def place_state_hook(
     undoing: Undoing, module: nn.Module, when: tuple[str, str], fn: Callable[..., Any], label: Label
 ) -> None:
-    """Registers `fn` as torch's own hook of that kind; returns what removes it."""
-    undoing.callback(REGISTER[when](module, FunctionTap(fn, label)).remove)  # type: ignore[no-untyped-call]
+    """Registers `fn` as torch's own hook of that kind."""
+    tap = FunctionTap(fn, label)
+    note_hook(undoing, module, ON_STATE[when], tap)
+    REGISTER[when](module, tap)  # type: ignore[no-untyped-call]

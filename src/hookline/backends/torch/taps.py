@@ -35,7 +35,7 @@ from hookline.backends.torch.compat import (
 from hookline.backends.torch.compiled.classes import retarget
 from hookline.backends.torch.compiled.doors import need_version
 from hookline.backends.torch.compiled.traced import call_of_inert, call_of_point, call_of_replaced, call_of_tap
-from hookline.backends.undoing import Undoing, undoable
+from hookline.backends.undoing import Undoing
 
 _attached: weakref.WeakSet[Attached] = weakref.WeakSet()
 _traceable: set[type] = set()
@@ -54,9 +54,8 @@ class Attached:
         return [module for held in self._modules if (module := held()) is not None]
 
 
-@undoable
 def replace_forward(undoing: Undoing, module: nn.Module, fn: Callable[..., Any], label: Label) -> None:
-    """Has `fn(original_forward, *args, **kwargs)` run in place of the forward; returns the undoing."""
+    """Has `fn(original_forward, *args, **kwargs)` run in place of the forward."""
     held = weakref.ref(module)
 
     def retarget_it() -> None:
@@ -64,7 +63,7 @@ def replace_forward(undoing: Undoing, module: nn.Module, fn: Callable[..., Any],
             retarget(module)
 
     undoing.noted(retarget_it)
-    undoing.callback(replaced("forward", module, fn, label))
+    replaced(undoing, "forward", module, fn, label)
     retarget_it()
 
 
@@ -74,11 +73,10 @@ def tapped_modules() -> list[nn.Module]:
     return list(found.values())
 
 
-@undoable
 def place(undoing: Undoing, wishes: list[Wish]) -> None:
-    """Puts a tap into a hook dictionary for each wish; returns what takes them all out again.
+    """Puts a tap into a hook dictionary for each wish.
 
-    What is returned keeps no module alive, and nothing that hangs on one.
+    What is noted for the undoing keeps no module alive, and nothing that hangs on one.
     """
     if was_compiled() and any(compiled(module) for module, _ in wishes):
         need_version()

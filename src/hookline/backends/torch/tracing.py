@@ -102,7 +102,7 @@ def _watched_run(
     args, kwargs = mapped(numbers.of, args), mapped(numbers.of, kwargs)
     watch = _Watch(model, names, flow=flow)
     watch.own(args, kwargs)
-    undoing.callback(place(list(watch.wishes())))
+    place(undoing, list(watch.wishes()))
     training = model.training
     counted = torch.autograd.graph.saved_tensors_hooks(watch.saved, _itself) if saved else nullcontext()
     error = _error_of(model, args, kwargs, [mode, torch.enable_grad(), counted, watch])

@@ -17,10 +17,9 @@ from hookline.backends.protocol import Label
 from hookline.backends.torch import compat
 from hookline.backends.torch.compat import around_compiled
 from hookline.backends.torch.operators import OperatorMode
-from hookline.backends.undoing import Undoing, undoable
+from hookline.backends.undoing import Undoing
 
 
-@undoable
 def hook_written(
     undoing: Undoing,
     model: nn.Module,
@@ -29,14 +28,14 @@ def hook_written(
     listener: OpListener,
     label: Label,
 ) -> None:
-    """Has `listener` told of every operator that these modules run; returns the undoing.
+    """Has `listener` told of every operator that these modules run.
 
     `compiled` are parts of the model that tell theirs in another way.
     """
     mode = OperatorMode(listener, list(modules.values()), compiled_parts=bool(compiled))
     _keep_uncompiled()
     undoing.noted(mode.close)
-    undoing.callback(compat.around_backward(mode.backward))
+    compat.around_backward(undoing, mode.backward)
     forwards: list[ReplacedForward] = []
     if id(model) not in modules:
         forwards.append(_ModelForward(mode, model, label._replace(site="")))
@@ -45,7 +44,7 @@ def hook_written(
         undoing.noted(forward.remove)
         forward.place()
     for entry in compiled:
-        undoing.callback(around_compiled(entry, mode.suspended))
+        around_compiled(undoing, entry, mode.suspended)
 
 
 class _PartForward(ReplacedForward):

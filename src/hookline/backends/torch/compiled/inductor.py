@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
-
 from torch import fx
 
 from hookline.backends.changing import changing
 from hookline.backends.torch import compat
-from hookline.backends.undoing import Undoing, undoable
+from hookline.backends.undoing import Undoing
 
-_installed = ExitStack()
+_installed = Undoing()
 _users: list[object] = []
 
 
-@undoable
 def install(undoing: Undoing) -> None:
-    """Has graphs that are compiled from now on looked at; returns the undoing, which does nothing twice."""
+    """Has graphs that are compiled from now on looked at."""
     user = object()
     undoing.noted(_use, user, False)
     _use(user, True)
@@ -28,7 +25,7 @@ def _use(user: object, wanted: bool) -> None:
     if not _users:
         _installed.close()
     elif wanted and len(_users) == 1:
-        _installed.callback(compat.inductor_pass(_look))
+        compat.inductor_pass(_installed, _look)
 
 
 def _look(graph: fx.Graph) -> None:

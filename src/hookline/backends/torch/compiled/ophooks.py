@@ -21,7 +21,7 @@ from hookline.backends.torch.compat import around_compiled, graphs_so_far, uncom
 from hookline.backends.torch.compiled import inductor
 from hookline.backends.torch.compiled.classes import mark
 from hookline.backends.torch.modules import walk
-from hookline.backends.undoing import Undoing, undoable
+from hookline.backends.undoing import Undoing
 from hookline.errors import Unsupported
 
 _models: weakref.WeakKeyDictionary[nn.Module, Listened] = weakref.WeakKeyDictionary()
@@ -111,7 +111,6 @@ def listenings(root: nn.Module) -> list[Listening]:
     return list(_models[root].all) if root in _models else []
 
 
-@undoable
 def hook_compiled(
     undoing: Undoing,
     entry: nn.Module,
@@ -120,15 +119,15 @@ def hook_compiled(
     listener: OpListener,
     label: Label,
 ) -> None:
-    """Has `listener` told of the operators of those modules of `entry` that are `inside`; returns the undoing."""
+    """Has `listener` told of the operators of those modules of `entry` that are `inside`."""
     root = uncompiled(entry)
     names = {key: name for key, (name, _) in modules.items()}
     model = _listened(root, names)
     listening = Listening(listener, frozenset(name for key, name in names.items() if key in inside), label)
-    undoing.callback(inductor.install())
+    inductor.install(undoing)
     undoing.noted(model.tell, listening, False)
     model.tell(listening, True)
-    undoing.callback(around_compiled(entry, model.called))
+    around_compiled(undoing, entry, model.called)
 
 
 @changing
