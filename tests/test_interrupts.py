@@ -21,7 +21,8 @@ from torch import nn
 import hookline
 from hookline.backends.undoing import Undoing, again, itself
 from hookline.testing import untouched
-from interrupts import Action, state
+from hookline.testing.interrupting import Action
+from interrupts import ends_the_process, state
 
 X = torch.ones(1, 2)
 ALL = os.environ.get("HOOKLINE_INTERRUPTS") == "all"
@@ -129,7 +130,7 @@ def chosen(name, lines):
 @pytest.mark.filterwarnings("ignore:no optimizer of this model has stepped")
 @pytest.mark.parametrize("name", BLOCKS)
 def test_an_interrupt_at_any_line_leaves_nothing_behind(name):
-    action = Action(*BLOCKS[name])
+    action = Action(*BLOCKS[name], ends_the_process)
     action(net())  # what is loaded or compiled at first use is not to be interrupted
     before = state()
     lines = action.lines(net())
@@ -155,7 +156,11 @@ def again_works(place):
 
 def test_an_interrupt_while_a_run_is_written_leaves_nothing_on_the_model(tmp_path):
     for make in (hookline.record, hookline.watch):
-        action = Action(lambda m, make=make: make(m, to=tmp_path / f"{os.urandom(4).hex()}"), steps)
+
+        def block(model, make=make):
+            return make(model, to=tmp_path / os.urandom(4).hex())
+
+        action = Action(block, steps, ends_the_process)
         action(net())
         before = state()
         for line in chosen(make.__name__, action.lines(net())):

@@ -27,7 +27,8 @@ from hookline.backends.changing import changing
 from hookline.backends.weights import PlainWeight
 from hookline.hooks import weights
 from hookline.hooks.session import opened
-from interrupts import cut, is_free
+from hookline.testing.interrupting import cut
+from interrupts import is_free
 
 
 class Tied(nn.Module):

@@ -60,7 +60,7 @@ SEEN = {
         torch._C._storage_Use_Count
         torch._dynamo.compiled_autograd torch._dynamo.eval_frame
         torch._dynamo.eval_frame.OptimizedModule._orig_mod
-        torch._dynamo.exc.UnspecializeRestartAnalysis
+        torch._dynamo.exc torch._dynamo.exc.UnspecializeRestartAnalysis
         torch._dynamo.symbolic_convert.InstructionTranslator torch._dynamo.utils.counters
         torch._from_functional_tensor torch._functorch.config torch._guards.CompileContext
         torch._higher_order_ops.effects._EffectType torch._higher_order_ops.effects._register_effectful_op
@@ -664,13 +664,12 @@ def told_as_it_is(fn: Fn) -> Fn:
         try:
             return fn(*args, **kwargs)
         except Unsupported as error:
-            from torch._dynamo.exc import PackageError  # the plainest of those that are handed on
+            from torch._dynamo import exc
 
-            class Refused(Unsupported, PackageError):
-                pass
-
-            Refused.__name__, Refused.__qualname__, Refused.__module__ = "Unsupported", "Unsupported", "hookline"
-            raise Refused(
+            if (handed_on := getattr(exc, "PackageError", None)) is None:  # the plainest of those that are
+                raise
+            kind = type("Unsupported", (Unsupported, handed_on), {"__module__": Unsupported.__module__})
+            raise kind(
                 backend=error.backend, feature=error.feature, why=error.why, instead=error.instead
             ) from None
 

@@ -1,0 +1,85 @@
+"""Checks of interrupts: Ctrl-C at any line of hookline's, while something is attached or taken off."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import hookline
+from hookline.testing.conformance.adapter import Adapter, ramp
+from hookline.testing.conformance.checking import check, equal
+from hookline.testing.interrupting import Action
+
+X = ramp(2, 3)
+LINES = 12
+"""So many lines are interrupted while a block is entered, and as many while it is left."""
+
+
+def _cut(adapter: Adapter, name: str, block: Callable[[Any], Any]) -> None:
+    def use(model: Any) -> None:
+        equal(adapter.run(model, X), X * 30, adapter)
+
+    action = Action(block, use)
+    action(adapter.build("chain"))  # what is loaded or compiled at first use is not to be interrupted
+    lines = action.lines(adapter.build("chain"))
+    order = [number for number, (phase, *_) in enumerate(lines) if phase in ("enter", "leave")]
+    random.Random(name).shuffle(order)
+    by_place = {lines[number]: number for number in order}  # no line twice
+    for phase in ("enter", "leave"):
+        for place, number in [(at, n) for at, n in by_place.items() if at[0] == phase][:LINES]:
+            model = adapter.build("chain")
+            with _dropped_in_finalizers():
+                came_out = action.cut(model, number)
+            assert hookline.installed(model) == [], (name, place, came_out)
+            equal(adapter.run(model, X), X * 30, adapter)
+            action(model)  # and nothing keeps it from being attached again
+            assert hookline.installed(model) == [], (name, place, came_out)
+
+
+@contextmanager
+def _dropped_in_finalizers() -> Iterator[None]:
+    """Python drops an interrupt that comes in a finalizer, and would tell of it."""
+    before, sys.unraisablehook = sys.unraisablehook, lambda dropped: None
+    try:
+        yield
+    finally:
+        sys.unraisablehook = before
+
+
+def _told(*values: Any) -> None:
+    return None
+
+
+@check("record")
+def an_interrupt_while_a_recording_begins_or_ends_leaves_nothing(adapter: Adapter) -> None:
+    _cut(adapter, "record", lambda model: hookline.record(model, inputs=True))
+
+
+@check("edit")
+def an_interrupt_while_an_edit_begins_or_ends_leaves_nothing(adapter: Adapter) -> None:
+    edits = {"first": lambda output: output, "block:input": lambda args: args}
+    _cut(adapter, "edit", lambda model: hookline.edit(model, edits))
+
+
+@check("watch")
+def an_interrupt_while_a_watch_begins_or_ends_leaves_nothing(adapter: Adapter) -> None:
+    _cut(adapter, "watch", lambda model: hookline.watch(model, progress=False))
+
+
+@check("forward", "forward_pre")
+def an_interrupt_while_a_hook_is_placed_or_removed_leaves_nothing(adapter: Adapter) -> None:
+    _cut(adapter, "hook", lambda model: hookline.register_forward_hook(model, _told, "**"))
+    _cut(adapter, "pre-hook", lambda model: hookline.register_forward_pre_hook(model, _told, "**"))
+
+
+@check("backward")
+def an_interrupt_while_a_backward_hook_is_placed_or_removed_leaves_nothing(adapter: Adapter) -> None:
+    _cut(adapter, "backward", lambda model: hookline.register_backward_hook(model, _told, "**"))
+
+
+@check("ops")
+def an_interrupt_while_an_op_hook_is_placed_or_removed_leaves_nothing(adapter: Adapter) -> None:
+    _cut(adapter, "ops", lambda model: hookline.register_op_hook(model, _told))
