@@ -154,6 +154,7 @@ def again_works(place):
     assert torch.equal(rec[""].output, out) and rec.names == ["0", "1", "2.0", "2", ""], place
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # Python drops it in a finalizer
 def test_an_interrupt_while_a_run_is_written_leaves_nothing_on_the_model(tmp_path):
     for make in (hookline.record, hookline.watch):
 
@@ -219,6 +220,7 @@ sys.path.insert(0, {root!r})
 from interrupts import state
 from test_interrupts import BLOCKS, net
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have it ignored in the background
 random.seed({seed})
 torch.set_num_threads(1)
 names = {names!r}

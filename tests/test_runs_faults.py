@@ -214,7 +214,7 @@ def test_a_run_that_is_interrupted_says_so(tmp_path):
 
 @pytest.mark.parametrize("verb", [hookline.watch, hookline.record])
 def test_a_model_that_cannot_be_hooked_leaves_no_run_open(tmp_path, monkeypatch, verb):
-    def refused(self, wishes):
+    def refused(self, undoing, wishes):
         raise hookline.Unsupported(backend="torch", feature="this", why="of a test", instead="nothing")
 
     model = nn.Linear(3, 1)

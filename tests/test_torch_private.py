@@ -13,6 +13,7 @@ from torch.nn.utils import parametrizations, parametrize
 from torch.utils.checkpoint import checkpoint
 
 from hookline.backends.torch import compat
+from hookline.backends.undoing import Undoing
 
 
 def test_hook_dictionaries_are_what_register_forward_hook_fills():
@@ -405,13 +406,14 @@ def test_a_backward_runs_within_what_was_put_around_it(way):
         log.append("ends")
 
     before = torch.autograd.Variable._execution_engine
-    undo = compat.around_backward(around)
+    undoing = Undoing()
+    compat.around_backward(undoing, around)
     x = torch.ones(1, requires_grad=True)
     y = x * 2
     y.register_hook(lambda grad: log.append("runs"))
     y.backward() if way == "backward" else torch.autograd.grad(y, x)
-    undo()
-    undo()
+    undoing.close()
+    undoing.close()
     assert log == ["begins", "runs", "ends"]
     assert torch.autograd.Variable._execution_engine is before
     (x * 2).backward()
@@ -430,9 +432,9 @@ def test_a_dispatch_mode_around_a_backward_sees_its_operations_and_their_nodes()
     weight = torch.ones(2, requires_grad=True)
     number = compat.sequence_number()
     y = torch.tanh(weight)
-    undo = compat.around_backward(Mode)
-    y.backward(torch.ones(2))
-    undo()
+    with Undoing() as undoing:
+        compat.around_backward(undoing, Mode)
+        y.backward(torch.ones(2))
     assert all(name.startswith("aten.") for name, *_ in seen)
     assert seen[0][1:] == ("TanhBackward0", number)
     (last,) = {entry[1:] for entry in seen} - {("TanhBackward0", number)}
@@ -508,12 +510,12 @@ def test_a_compiled_model_can_run_as_written_and_within_something(in_place):
     call = model if in_place else torch.compile(model, backend=mine)
     if in_place:
         model.compile(backend=mine)
-    undo = compiler.run_as_written(call)
-    assert call(torch.ones(1)) == 2 and log == []
-    undo()
-    undo = compiler.around_compiled(call, around)
-    assert call(torch.ones(1)) == 0 and log == ["begins", "compiled", "ends"]
-    undo()
+    with Undoing() as undoing:
+        compiler.run_as_written(undoing, call)
+        assert call(torch.ones(1)) == 2 and log == []
+    with Undoing() as undoing:
+        compiler.around_compiled(undoing, call, around)
+        assert call(torch.ones(1)) == 0 and log == ["begins", "compiled", "ends"]
     assert call(torch.ones(1)) == 0 and log == ["begins", "compiled", "ends"]
 
 
@@ -551,10 +553,11 @@ def test_inductor_hands_over_both_graphs_with_classes_calls_phases_and_lines():
                     assert torch.empty(1).fake_mode is mode
                 seen.append((node.meta["partitioner_tag"], kind is Own, "@1" in key))
 
-    undo = compiler.inductor_pass(look)
     graphs = compiler.graphs_so_far()
-    torch.compile(model, fullgraph=True)(torch.ones(3, 2, requires_grad=True))  # no backward: it is not waited for
-    undo()
+    with Undoing() as undoing:
+        compiler.inductor_pass(undoing, look)
+        # No backward: it is not waited for.
+        torch.compile(model, fullgraph=True)(torch.ones(3, 2, requires_grad=True))
     assert compiler.graphs_so_far() == graphs + 1
     assert inductor.post_grad_custom_post_pass is None and not functorch.force_non_lazy_backward_lowering
     calls = {("is_forward", True, False), ("is_forward", True, True), ("is_backward", True, True)}

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, Phase, assume, given, note, seed, settings
 from hypothesis.strategies import SearchStrategy
 
 import hookline
-from hookline.backends.torch.passages import AGAIN
+from hookline.backends.torch.ports import AGAIN
 from law.asking import Run
 from law.networks import Program, Write
 

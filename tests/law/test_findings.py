@@ -455,3 +455,47 @@ def test_calls_that_hand_their_input_on_are_told_apart():
     with hookline.register_backward_pre_hook(m.part, lambda mod, grads: seen.append(grads[0].tolist())):
         (m(torch.ones(2, requires_grad=True) * 1) * 3).sum().backward()
     assert seen == [[3.0, 3.0]] * 3
+
+
+class Layouts(torch.autograd.Function):
+    """Notes in which layouts gradients come."""
+
+    seen: list = []  # noqa: RUF012
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, grad):
+        Layouts.seen.append(grad.stride())
+        return grad
+
+
+class TwoLayouts(nn.Module):
+    """A value whose gradient comes in two layouts, once through a module that hands it on."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.hand = nn.Conv2d(2, 3, 1), Returns()
+
+    def forward(self, x):
+        y = Layouts.apply(self.conv(x))
+        handed = self.hand(y)
+        return y.permute(0, 2, 3, 1).contiguous().sin().sum() + handed.cos().sum()
+
+
+def test_gradients_keep_their_layout():
+    """Found by timm's coatnet: the sum of two is the same in any order, its layout is not."""
+    m, x = TwoLayouts(), torch.randn(2, 2, 5, 7)
+    Layouts.seen.clear()
+    m(x).backward()
+    for block in (
+        hookline.record(m, inputs=True, grads=True),
+        hookline.watch(m, inputs=True),
+        hookline.register_backward_hook(m, lambda *told: None, "**"),
+        hookline.register_backward_pre_hook(m, lambda *told: None, "**"),
+    ):
+        with block:
+            m(x).backward()
+    assert len(Layouts.seen) == 5 and len(set(Layouts.seen)) == 1

@@ -10,6 +10,7 @@ from mindspore import Tensor, nn, ops
 from mindspore.graph import api
 
 from hookline.backends.mindspore import compat
+from hookline.backends.undoing import Undoing
 
 
 def one():
@@ -95,11 +96,11 @@ def test_every_backward_goes_through_the_engines_entry():
         yield
         seen.append("ends")
 
-    undo = compat.around_backward(around)
+    undoing = Undoing()
+    compat.around_backward(undoing, around)
     ms.grad(lambda x: x * 2)(one())
     ms.value_and_grad(lambda x: x * 2)(one())
-    undo()
-    undo()
+    undoing.close()
     ms.grad(lambda x: x * 2)(one())
     assert seen == ["begins", "ends"] * 2
 
@@ -125,9 +126,9 @@ def test_compiled_functions_are_in_the_caches_that_are_emptied():
     run(one())
     assert api.ms_compile_cache
     phases = set(api.ms_compile_cache)
-    restore = compat.forget_compiled()
-    assert not api.ms_compile_cache
-    restore()
+    with Undoing() as undoing:
+        compat.forget_compiled(undoing)
+        assert not api.ms_compile_cache
     assert api.ms_compile_cache >= phases
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import mxnet
 from mxnet import autograd
 
+from hookline.backends.changing import Alone
 from hookline.backends.protocol import Undo
 
 STARTERS = ((mxnet.nd.NDArray, "backward"), (autograd, "backward"), (autograd, "grad"))
@@ -31,35 +32,34 @@ class _Taps:
         self.failures: list[BaseException] = []
         self.before_settling: list[Callable[[], None]] = []
         self.replaced: list[tuple[Any, str, Any, Any]] = []
-        # Reentrant: memory that is freed in here may free a graph, and that calls back at once.
-        self.lock = threading.RLock()
         self.here = threading.local()
 
 
 _taps = _Taps()
+_alone = Alone()  # reentrant: memory that is freed in here may free a graph, and that calls back at once
 
 
+@_alone
 def expect_one_more() -> None:
     """A graph has one more tap, or somebody listens to operators: from the first on, a backward waits."""
-    with _taps.lock:
-        _taps.count += 1
-        if not _taps.replaced:
-            for owner, name in STARTERS:
-                original = getattr(owner, name)
-                waiter = _waiting(original)
-                setattr(owner, name, waiter)
-                _taps.replaced.append((owner, name, original, waiter))
+    _taps.count += 1
+    if not _taps.replaced:
+        for owner, name in STARTERS:
+            original = getattr(owner, name)
+            waiter = _waiting(original)
+            _taps.replaced.append((owner, name, original, waiter))
+            setattr(owner, name, waiter)
 
 
+@_alone
 def expect_one_less() -> None:
     """A tap is gone with its graph; with the last one, MXNet's own functions are back."""
-    with _taps.lock:
-        _taps.count -= 1
-        if not _taps.count:
-            for owner, name, original, waiter in _taps.replaced:
-                if getattr(owner, name) is waiter:  # else somebody has wrapped it; ours still leads on
-                    setattr(owner, name, original)
-            _taps.replaced.clear()
+    _taps.count -= 1
+    if not _taps.count:
+        for owner, name, original, waiter in _taps.replaced:
+            if getattr(owner, name) is waiter:  # else somebody has wrapped it; ours still leads on
+                setattr(owner, name, original)
+        _taps.replaced.clear()
 
 
 @contextmanager

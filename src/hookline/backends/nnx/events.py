@@ -13,8 +13,8 @@ import itertools
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,10 +24,13 @@ import numpy as np
 from jax import lax
 from jax.custom_batching import custom_vmap
 
+from hookline.backends.changing import Alone
 from hookline.backends.nnx.compat import outermost_trace, tracing
 from hookline.backends.tap import Label
+from hookline.backends.undoing import Filled, filled
 from hookline.errors import HookError
 
+_counting, _telling = Alone(), Alone()
 numbers = itertools.count()
 """Numbers the places in traced code that send something."""
 
@@ -67,31 +70,36 @@ class Queue:
     def __init__(self) -> None:
         self._events: deque[Event] = deque()
         self._heavy = 0  # how many of them are not light
-        self._counting = threading.Lock()
-        self._telling = threading.RLock()
 
     def put(self, event: Event) -> None:
-        with self._counting:
-            self._events.append(event)
-            self._heavy += not event.light
+        self._add(event)
         if len(self._events) > MANY and not self._heavy:
             with thread.in_callback():  # nobody waits in a compiled loop, and memory has an end
                 self.tell(leaving=MANY // 2)
 
+    @_counting
+    def _add(self, event: Event) -> None:
+        self._events.append(event)
+        self._heavy += not event.light
+
+    @_counting
+    def _take(self, leaving: int) -> list[Event]:
+        found = [self._events.popleft() for _ in range(len(self._events) - leaving)]
+        self._heavy -= sum(not event.light for event in found)
+        return found
+
     def __len__(self) -> int:
         return len(self._events)
 
+    @_telling
     def tell(self, leaving: int = 0) -> None:
         """Tells the taps of every event that has come, but for the last ones if some are to be left.
 
         The first error of a tap is raised at the end.
         """
-        with self._telling, thread.busy():
-            with self._counting:
-                found = [self._events.popleft() for _ in range(len(self._events) - leaving)]
-                self._heavy -= sum(not event.light for event in found)
+        with thread.busy():
             error: BaseException | None = None
-            for event in in_order(found):
+            for event in in_order(self._take(leaving)):
                 try:
                     # A context in which no block was opened: its events are for every open block.
                     contextvars.Context().run(event.tell, event.values)
@@ -149,23 +157,20 @@ class _Thread(threading.local):
     telling = False
     running = False
 
-    @contextmanager
-    def busy(self) -> Iterator[None]:
+    def busy(self) -> Filled:
         """A block in which taps are told; these can't wait for events themselves."""
-        before, self.telling = self.telling, True
-        try:
-            yield
-        finally:
-            self.telling = before
+        return self._with("telling")
 
-    @contextmanager
-    def in_callback(self) -> Iterator[None]:
+    def in_callback(self) -> Filled:
         """A block that a running program has called: nobody may wait in it, and no module may change its class."""
-        before, self.running = self.running, True
-        try:
-            yield
-        finally:
-            self.running = before
+        return self._with("running")
+
+    def _with(self, name: str) -> Filled:
+        def fill(stack: ExitStack) -> None:
+            stack.callback(setattr, self, name, getattr(self, name))
+            setattr(self, name, True)
+
+        return filled(fill)
 
 
 thread = _Thread()

@@ -44,14 +44,18 @@ def hear_steps(
 ) -> None:
     """Calls `before(held, gradients)` and `after(held)` around each update of the model's parameters."""
     mine = Listener(weakref.ref(model), before, after)
-    undoing.noted(_set_listening, mine, False)
+    undoing.noted(_stop_listening, mine)
     _set_listening(mine, True)
+
+
+def _stop_listening(listener: Listener) -> None:
+    if any(one is listener for one in _listeners):
+        settled()  # not under the lock: what is waited for may need it
+    _set_listening(listener, False)
 
 
 @changing
 def _set_listening(listener: Listener, wanted: bool) -> None:
-    if not wanted and any(one is listener for one in _listeners):
-        settled()
     _listeners[:] = [one for one in _listeners if one is not listener] + [listener] * wanted
     if _listeners and not _original:
         _original.append(nnx.Optimizer.update)

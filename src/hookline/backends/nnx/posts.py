@@ -94,6 +94,7 @@ class Post:
             steps=frozenset(tap.needs.statistics for tap in counting if tap.needs.statistics is not None),
         )
 
+    @changing
     def refresh(self) -> None:
         """Gives the module the class that its taps ask for."""
         module = self.module()

@@ -10,8 +10,9 @@ that owns an edge, the ledger is complete, ports are told, and what a hook wants
 Ports of one edge are told in the order in which a backward reaches them: a container's output before its last
 part's, a part's input before the container's.
 
-Where hookline put a view between a tensor and its users, autograd sums what comes to the view first, and may
-round otherwise. The owner's ledger then makes the sum anew, entry by entry as they came.
+Where hookline put a view between a tensor and its users, autograd sums what comes to the view first. It may round
+otherwise, or lay the sum out otherwise, and then a later operation rounds otherwise. The owner's ledger then makes
+the sum anew, entry by entry as they came.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from hookline.backends.torch.births import births
 from hookline.backends.torch.compat import EngineRun, graph_task, sequence_number
 from hookline.backends.torch.graph import Graph
 from hookline.backends.torch.leaves import Edge, Region, edge_of_root
-from hookline.backends.torch.ledgers import Claim, Entry, Ledger, Source, same
+from hookline.backends.torch.ledgers import Claim, Entry, Ledger, Source, same, total
 from hookline.backends.torch.marks import VIEW, marked
 from hookline.backends.torch.passages import Passage
 from hookline.backends.torch.ports import FOREVER, KEY, Port
@@ -90,7 +91,8 @@ class Backward:
         for claim in self._claims.values():
             claim.sources = []
         for ledger in self._ledgers.values():
-            ledger.claims, ledger.users, ledger.entries, ledger.looked = [], [], [], Graph(()).looked
+            ledger.claims, ledger.users, ledger.looked = [], [], Graph(()).looked
+            ledger.entries, ledger.came = [], []
         self._graph, self._passages, self._asked_for = Graph(()), [], []
         self._claims, self._ledgers, self._views = {}, {}, {}
 
@@ -218,7 +220,7 @@ class Backward:
         while below.node in self._views:
             chain.append(below)
             below = self._ledgers[below.node.next_functions[0]]
-        if self._count(below) > 2:  # the order of two does not matter
+        if self._count(below) > 1:
             for ledger in (*chain, below):
                 ledger.by_entries = ledger.regrouped = True
             below.at_owner = True
@@ -302,11 +304,13 @@ class Backward:
             self._resolve(claim)
         if not (ledger.replaced or ledger.regrouped) or grad is None:
             return None
-        sum_of_all = ledger.total_as_it_came()
-        if ledger.came is None or sum_of_all is None or same(ledger.came, grad):
+        if not ledger.replaced and ledger.order_does_not_matter():
+            return None
+        sum_of_all, came = ledger.total_as_it_came(), total(ledger.came)
+        if came is None or sum_of_all is None or same(came, grad):
             return sum_of_all
         # Somebody's hook on the tensor has changed the sum: that stands, and so does what was replaced.
-        return grad + (sum_of_all - ledger.came) if ledger.replaced else None
+        return grad + (sum_of_all - came) if ledger.replaced else None
 
     def _resolve(self, claim: Claim) -> None:
         """Tells a port its gradient, or has it replaced together with the others of its side."""

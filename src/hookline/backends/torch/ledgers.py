@@ -47,6 +47,10 @@ def same(one: Tensor, other: Tensor) -> bool:
     return bool(((one == other) | ((one != one) & (other != other))).all())
 
 
+def _layout(grad: Tensor) -> Any:
+    return grad.stride() if grad.layout is torch.strided else grad.layout
+
+
 class Entry:
     """What one node sent to an edge; if that is a view of hookline's, `through` is the ledger of the view."""
 
@@ -73,7 +77,7 @@ class Ledger:
         self.seeds = 0
         self.entries: list[Entry] = []
         self.arrived: Tensor | None = None  # what the owner got
-        self.came: Tensor | None = None  # the sum of what came, before any of it was replaced
+        self.came: list[Tensor] = []  # what came, before any of it was replaced
         self.by_entries = self.at_owner = False
         self.regrouped = False  # a view of hookline's changed the order of adding
         self.replaced = False
@@ -88,7 +92,7 @@ class Ledger:
     def add(self, entry: Entry) -> None:
         self.entries.append(entry)
         if self.waits:
-            self.came = entry.grad if self.came is None else added(self.came, entry.grad)
+            self.came.append(entry.grad)
 
     def waiting_for(self, birth: int) -> Iterator[Claim]:
         """The claims that get a part from a node of this birth."""
@@ -104,6 +108,11 @@ class Ledger:
     def total_as_it_came(self) -> Tensor | None:
         """The sum as autograd would make it without the views that hookline put in."""
         return total(grad for _, grad in sorted(self._flat(), key=lambda pair: pair[0]))
+
+    def order_does_not_matter(self) -> bool:
+        """Whether the sum is the same in any order: one or two gradients, of the same layout."""
+        grads = [grad for _, grad in self._flat()]
+        return len(grads) < 3 and all(_layout(grad) == _layout(grads[0]) for grad in grads)
 
     def _flat(self) -> Iterator[tuple[int, Tensor]]:
         for entry in self.entries:

@@ -27,7 +27,7 @@ from typing import Any
 import torch
 
 from hookline.backends.protocol import GradSink, JointSink
-from hookline.backends.torch.compat import graph_task, is_view, node_number, sequence_number, version
+from hookline.backends.torch.compat import is_view, node_number, sequence_number, version
 from hookline.backends.torch.leaves import (
     Copies,
     Edge,
@@ -42,22 +42,24 @@ from hookline.backends.torch.leaves import (
     written,
 )
 from hookline.backends.torch.marks import marked, viewed
-from hookline.backends.torch.ports import FOREVER, Port, is_looked_up, mark, number_of, number_of_held
+from hookline.backends.torch.ports import (
+    AGAIN,
+    FOREVER,
+    SHARED,
+    UNTOLD,
+    Port,
+    goes_on_as,
+    is_looked_up,
+    mark,
+    number_of,
+    number_of_held,
+)
+from hookline.backends.torch.simple import tell_both, tell_inputs, tell_output
 
 Tensor = torch.Tensor
 
 SIMPLE = 16
 """A call that makes more nodes is not looked through to find out whether it is simple."""
-
-SHARED = (
-    "one tensor came in at several places; they were told apart by views, so code that compares its arguments "
-    "by `is`, as nn.MultiheadAttention does, may take another way, which can differ in the last digits"
-)
-AGAIN = (
-    "one tensor left at several places; where one of them is written to in place later, what comes back to it may "
-    "be told at another"
-)
-UNTOLD = "one tensor that has no views came in at several places; their gradients could not be told apart"
 
 
 class _Thread(threading.local):
@@ -209,6 +211,8 @@ class Passage:
                 alias = viewed(leaf)
                 if alias is not leaf:
                     new[number] = alias
+                    if is_view(leaf):
+                        goes_on_as(leaf, alias)
             seen.add(id(leaf))
         if not new:
             return output, live
@@ -283,7 +287,7 @@ class Passage:
             # Nothing of the call is younger than the node, so nothing of the call uses the output.
             if number != end - 1:
                 return False
-            node.register_hook(partial(_out, self, leaf.output_nr))
+            node.register_hook(partial(tell_output, self, leaf.output_nr))
             return True
         if end - self.start > SIMPLE or (self.joint_in is not None and len(self.inputs) > 1):
             return False
@@ -291,11 +295,11 @@ class Passage:
         if sender is None or (self.joint_in is not None and not sent):
             return False
         if sender is node:
-            node.register_hook(partial(_out_and_in, self, leaf.output_nr, sent))
+            node.register_hook(partial(tell_both, self, leaf.output_nr, sent))
             return True
-        node.register_hook(partial(_out, self, leaf.output_nr))
+        node.register_hook(partial(tell_output, self, leaf.output_nr))
         if sent:
-            sender.register_hook(partial(_in, self, sent))
+            sender.register_hook(partial(tell_inputs, self, sent))
         return True
 
     def _only_sender(self, root: Any, output: Edge, end: int) -> tuple[Any, list[tuple[int, Port]]]:
@@ -361,41 +365,3 @@ def _asked(sink: JointSink, places: int, shares: list[tuple[Port, Any]]) -> list
             grads[number] = grad
     new = sink(grads)
     return [grad for _, grad in shares] if new is None else [new[port.numbers[0]] for port, _ in shares]
-
-
-def _out(passage: Passage, output_nr: int, grads: Any, grad_outputs: Any) -> None:
-    """After the node that made the only output: what came to it."""
-    grad = grad_outputs[output_nr]
-    if grad is not None and not passage.by_ledger:
-        passage.tell(passage.outputs[0], grad, graph_task())
-
-
-def _in(passage: Passage, sent: list[tuple[int, Port]], grads: Any, _: Any) -> Any:
-    """After the only node that feeds inputs: what it sends to them, or what is to be sent instead."""
-    task = graph_task()
-    if passage.told_in != task or passage.by_ledger:
-        return None
-    totals: dict[int, tuple[Port, Any]] = {}
-    for index, port in sent:
-        if (grad := grads[index]) is not None:  # x * x sends two gradients to one input
-            key = port.numbers[0]
-            totals[key] = port, grad if key not in totals else totals[key][1] + grad
-    if passage.joint_in is None:
-        for port, grad in totals.values():
-            passage.tell(port, grad, task)
-        return None
-    ((port, grad),) = totals.values() or ((sent[0][1], None),)
-    new = passage.ask([(port, grad)], task, False)[0]
-    if new is grad:
-        return None
-    result = [None if any(index == one for one, _ in sent) else one for index, one in enumerate(grads)]
-    result[sent[0][0]] = new
-    return tuple(result)
-
-
-def _out_and_in(
-    passage: Passage, output_nr: int, sent: list[tuple[int, Port]], grads: Any, grad_outputs: Any
-) -> Any:
-    """After the only node of a call."""
-    _out(passage, output_nr, grads, grad_outputs)
-    return _in(passage, sent, grads, grad_outputs)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.utils.weak import WeakIdKeyDictionary
 
 from hookline.backends.torch.compat import node_number
 from hookline.backends.torch.leaves import Edge, Region
@@ -21,6 +22,16 @@ FOREVER = 2**63
 
 KEY = "hookline"
 """Under this name a node's metadata has the ports whose edge is one of its outputs."""
+
+SHARED = (
+    "one tensor came in at several places; they were told apart by views, so code that compares its arguments "
+    "by `is`, as nn.MultiheadAttention does, may take another way, which can differ in the last digits"
+)
+AGAIN = (
+    "one tensor left at several places; where one of them is written to in place later, what comes back to it may "
+    "be told at another"
+)
+UNTOLD = "one tensor that has no views came in at several places; their gradients could not be told apart"
 
 
 class Port:
@@ -44,15 +55,27 @@ class Port:
 
 STALE = -1
 
+_goes_on_as: WeakIdKeyDictionary = WeakIdKeyDictionary()
+"""Views, and the views that hookline put in their place where they left a call: without it, they are the same."""
+
+
+def goes_on_as(leaf: Tensor, view: Tensor) -> None:
+    """Notes that what is done to `view` is done to `leaf`, a view too."""
+    _goes_on_as[leaf] = view
+
 
 def number_of(leaf: Tensor, now: int) -> int:
     """The number of a view's node: another one once it is written to, or looked at after its base was.
 
     STALE if nobody had looked at it since then before node `now`.
     """
-    node = leaf.grad_fn
-    number = 0 if node is None else node_number(node)
-    return STALE if number >= now else number
+    latest = 0
+    found: Tensor | None = leaf
+    while found is not None:
+        number = 0 if (node := found.grad_fn) is None else node_number(node)
+        latest = max(latest, number) if number < now else latest or STALE
+        found = _goes_on_as.get(found)  # type: ignore[no-untyped-call]
+    return latest
 
 
 def number_of_held(held: weakref.ref[Tensor], now: int) -> int:
