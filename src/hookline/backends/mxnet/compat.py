@@ -151,12 +151,16 @@ _invoke: list[Callable[..., Any]] = []
 
 def wrap_invoke(around: Callable[..., Any]) -> None:
     """Has `around(invoke, ...)` run in place of the one function that all operators of arrays are called by."""
-    _invoke.append(register._imperative_invoke)
+    if not _invoke:
+        _invoke.append(register._imperative_invoke)
     register._imperative_invoke = functools.partial(around, _invoke[0])
 
 
 def unwrap_invoke() -> None:
-    register._imperative_invoke = _invoke.pop()
+    """Takes that back; may be done again."""
+    if _invoke:
+        register._imperative_invoke = _invoke[0]
+        _invoke.clear()
 
 
 @functools.cache

@@ -71,18 +71,16 @@ class EagerOperators:
 
     @changing
     def open(self) -> None:
-        if not _watchers:
-            compat.wrap_invoke(_invoked)
         _watchers.append(self)
+        compat.wrap_invoke(_invoked)
         self._is_open = True
 
     @changing
     def close(self) -> None:
         self._is_open = False
-        if self in _watchers:
-            if len(_watchers) == 1:
-                compat.unwrap_invoke()
-            _watchers.remove(self)
+        _watchers[:] = [other for other in _watchers if other is not self]
+        if not _watchers:
+            compat.unwrap_invoke()
 
     # Calls of blocks
 

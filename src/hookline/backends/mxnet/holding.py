@@ -65,12 +65,17 @@ def hold_around(undoing: Undoing, tapped: Iterable[Any], *, themselves: bool = F
     holding = [block for block in (around | within).values() if compat.is_hybrid(block)]
     mine = object()
     undoing.noted(_release, holding, mine)
+    _hold(holding, mine)
+    for block in tapped:
+        (_taken_apart.add if _would_be_compiled(block) else _taken_apart.discard)(block)
+
+
+@changing
+def _hold(holding: list[Any], mine: object) -> None:
     for block in holding:
         held = _held.setdefault(block, Held(block))
         held.by = [*held.by, mine]
         compat.set_active(block, False)
-    for block in tapped:
-        (_taken_apart.add if _would_be_compiled(block) else _taken_apart.discard)(block)
 
 
 @changing

@@ -18,6 +18,7 @@ from weakref import WeakKeyDictionary
 
 from mxnet import symbol
 
+from hookline.backends.changing import changing
 from hookline.backends.mxnet import compat, holding, waiting
 from hookline.backends.mxnet.quiet import unseen
 from hookline.backends.protocol import FunctionTap, Label, Rank, Tap, Wish
@@ -80,11 +81,17 @@ def place(undoing: Undoing, wishes: list[Wish]) -> None:
     undoing.noted(waiting.settle)
     holding.hold_around(undoing, [block for block, tap in wishes if not tap.may_miss])
     undoing.noted(_remove, wishes)
+    _add(wishes)
+
+
+@changing
+def _add(wishes: list[Wish]) -> None:
     for block, tap in wishes:
         taps_of(block).add(tap)
         _settle_class(block)
 
 
+@changing
 def _remove(wishes: list[Wish]) -> None:
     for block, tap in wishes:
         taps_of(block).remove(tap)
@@ -101,6 +108,11 @@ def around_calls(undoing: Undoing, module: Any, fn: Callable[..., Any], label: L
     """As `replace_forward`, for the calls that there are: in a compiled graph, there are none."""
     tap = FunctionTap(fn, label)
     undoing.noted(_remove, [Wish(module, tap)])
+    _put_around(module, tap)
+
+
+@changing
+def _put_around(module: Any, tap: FunctionTap) -> None:
     taps = taps_of(module)
     taps.forwards = (*taps.forwards, tap)
     _settle_class(module)

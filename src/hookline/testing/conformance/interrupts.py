@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -31,7 +32,7 @@ def _cut(adapter: Adapter, name: str, block: Callable[[Any], Any]) -> None:
     for phase in ("enter", "leave"):
         for place, number in [(at, n) for at, n in by_place.items() if at[0] == phase][:LINES]:
             model = adapter.build("chain")
-            with _dropped_in_finalizers():
+            with _silence():
                 came_out = action.cut(model, number)
             assert hookline.installed(model) == [], (name, place, came_out)
             equal(adapter.run(model, X), X * 30, adapter)
@@ -40,11 +41,13 @@ def _cut(adapter: Adapter, name: str, block: Callable[[Any], Any]) -> None:
 
 
 @contextmanager
-def _dropped_in_finalizers() -> Iterator[None]:
-    """Python drops an interrupt that comes in a finalizer, and would tell of it."""
+def _silence() -> Iterator[None]:
+    """Nothing is said of interrupts that Python drops in finalizers, and of blocks that were never entered."""
     before, sys.unraisablehook = sys.unraisablehook, lambda dropped: None
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
     finally:
         sys.unraisablehook = before
 
