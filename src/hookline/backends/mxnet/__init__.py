@@ -124,8 +124,8 @@ class MxnetBackend(Tapping, Running, Common):
     def operator_names(self) -> tuple[Operator, ...]:
         return tuple(Operator(name) for name in compat.operator_names())
 
-    def unseen(self) -> AbstractContextManager[None]:
-        return unseen
+    def unseen(self) -> AbstractContextManager[Any]:
+        return unseen()
 
     def has_fractions(self, tensor: Any) -> bool:
         return values.is_float(tensor)

@@ -15,7 +15,7 @@ from typing import Any
 
 from hookline.backends.changing import changing
 from hookline.backends.mxnet import blocks, compat, functions, holding, swapping, waiting
-from hookline.backends.mxnet.quiet import unseen
+from hookline.backends.mxnet.quiet import is_quiet, unseen
 from hookline.backends.operators import BACKWARD, FORWARD, Operator, OpListener, Scope, Step
 from hookline.backends.protocol import Label
 from hookline.backends.undoing import Undoing
@@ -127,7 +127,7 @@ class EagerOperators:
             operator = Operator(compat.operator_name(handle))
             step = scope.step.then(handle, operator, wanted=self.listener.wants(operator, FORWARD))
         scope.step = step
-        with unseen:
+        with unseen():
             if step.wanted and self.listener.inputs:
                 self.listener.before(step, scope.call, inputs, None)
             return self._heard(scope, step, inputs)
@@ -135,7 +135,7 @@ class EagerOperators:
     def after(self, scope: Scope, step: Step, output: Any) -> None:
         """An operator has run."""
         if step.wanted:
-            with unseen:
+            with unseen():
                 self.listener.after(step, scope.call, output, None)
 
     def _heard(self, scope: Scope, step: Step, inputs: list[Any]) -> list[Any]:
@@ -174,7 +174,7 @@ class EagerOperators:
 def _invoked(invoke: Any, handle: int, inputs: Any, keys: Any, values: Any, out: Any, *rest: Any) -> Any:
     """One operator, in place of MXNet's function that runs it."""
     told = [(watcher, scope) for watcher in _watchers if (scope := watcher.scope()) is not None]
-    if not told or unseen.depth:
+    if not told or is_quiet():
         return invoke(handle, inputs, keys, values, out, *rest)
     arrays = list(inputs)
     for watcher, scope in told:

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import threading
+from contextlib import ExitStack
+
+from hookline.backends.undoing import stacked
 
 
-class _Unseen(threading.local):
-    """A context manager for one thread, to be entered as often as one likes."""
-
-    depth = 0
-
-    def __enter__(self) -> None:
-        self.depth += 1
-
-    def __exit__(self, *exception: object) -> None:
-        self.depth -= 1
+class _Local(threading.local):
+    is_quiet = False
 
 
-unseen = _Unseen()
+_local = _Local()
+
+
+def is_quiet() -> bool:
+    """Whether this thread is in such a block."""
+    return _local.is_quiet
+
+
+@stacked
+def unseen(stack: ExitStack) -> None:
+    """A block for this thread; one may be in another."""
+    stack.callback(setattr, _local, "is_quiet", _local.is_quiet)
+    _local.is_quiet = True

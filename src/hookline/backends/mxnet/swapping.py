@@ -214,7 +214,7 @@ def _called(own: Any, block: Any, args: Any, kwargs: Any) -> Any:
 
 def _before(taps: tuple[Tap, ...], block: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
     """The arguments to go on with."""
-    with unseen:
+    with unseen():
         for tap in taps:
             if not tap.kwargs:
                 if (new := tap(block, args)) is not None:
@@ -226,7 +226,7 @@ def _before(taps: tuple[Tap, ...], block: Any, args: Any, kwargs: Any) -> tuple[
 
 def _after(taps: tuple[Tap, ...], block: Any, args: Any, kwargs: Any, output: Any) -> Any:
     """The output to go on with."""
-    with unseen:
+    with unseen():
         for tap in taps:
             new = tap(block, args, kwargs, output) if tap.kwargs else tap(block, args, output)
             if new is not None:
