@@ -20,12 +20,13 @@ def explain(
     fired = recorder.recording.names
     last = fired[-1] if fired else ""
     silent = {site.record.name for site in recorder.sites if not site.record.calls}
+    not_kept = recorder._store.not_kept
     for site in recorder.sites:
         record = site.record
-        if record.calls:
-            without = [call for call in record.calls if not call._grads_out] if recorder.grads else []
-            missing = no_gradient(len(without), len(record.calls), recorder._store.backward_ran)
-            record.why = joined(missing, backend.why_no_numbers(record.calls[-1]._output))
+        if calls := record.calls:
+            without = [call for call in calls if not call._grads_out] if recorder.grads else []
+            missing = no_gradient(len(without), len(calls), recorder._store.backward_ran) if without else None
+            record.why = joined(missing, backend.why_no_numbers(calls[-1]._output))
         elif stopped:
             record.why = f"the forward was stopped after {last!r}, before it was reached"
         elif site.under_way:
@@ -37,7 +38,7 @@ def explain(
         else:
             record.why = why_silent(backend, tree, record.name, fired, silent)
         repeats = f"its forward was repeated {times(record.repeats)} in a backward" if record.repeats else None
-        record.why = joined(record.why, record.remark, recorder._store.not_kept.get(record.name), repeats)
+        record.why = joined(record.why, record.remark, not_kept.get(record.name), repeats)
     for name, remark in backend.remarks(tree.modules).items():
         site_record = recorder.recording._asked.get(name)
         if site_record is not None and site_record.calls:
@@ -46,7 +47,7 @@ def explain(
 
 def joined(*remarks: str | None) -> str | None:
     """All that there is to say; None where that is nothing."""
-    return "; ".join(remark for remark in remarks if remark) or None
+    return "; ".join(filter(None, remarks)) or None
 
 
 def why_silent(backend: Backend, tree: Tree, name: str, fired: list[str], silent: Collection[str]) -> str:

@@ -487,8 +487,8 @@ def is_traced() -> bool:
     """Whether torch.jit or a tracer of make_fx's kind is making a program of what runs now."""
     if tracer() is not None or _early_depth() > 0:
         return True
-    modes = dispatch_modes() if _dispatch_depth() > 0 else []
-    return any(type(mode).__name__ in ("ProxyTorchDispatchMode", "FunctionalTensorMode") for mode in modes)
+    tracers = ("ProxyTorchDispatchMode", "FunctionalTensorMode")
+    return _dispatch_depth() > 0 and any(type(mode).__name__ in tracers for mode in dispatch_modes())
 
 
 def is_seen(tensor: torch.Tensor) -> bool:

@@ -7,13 +7,13 @@ import inspect
 import textwrap
 from collections.abc import Collection, Iterator
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 
 from hookline.backends.torch.compat import uncompiled
-from hookline.backends.torch.compiled.classes import remark_on
+from hookline.backends.torch.compiled.classes import remarks_on_compiled
 
 
 def walk(module: nn.Module, name: str = "", above: tuple[int, ...] = ()) -> Iterator[tuple[str, nn.Module]]:
@@ -54,6 +54,7 @@ def why_silent(modules: dict[str, Any], name: str, silent: Collection[str] = ())
     return None
 
 
+APPEARED = "it has got parts since the block began, and calls of these are not seen"
 REPLACED = "another module has taken its place since the block began, and calls of that one are not seen"
 
 
@@ -65,15 +66,6 @@ def _was_replaced(modules: dict[str, Any], name: str) -> bool:
         return False
     now = parent._modules.get(own)
     return now is not None and uncompiled(now) is not modules[name]
-
-
-def _appeared(modules: dict[str, Any], name: str, module: nn.Module) -> str | None:
-    """What there is to say of parts that a module did not have when the block began."""
-    if isinstance(module, torch.jit.ScriptModule) or not (parts := module._modules):
-        return None
-    dot = f"{name}." if name else ""
-    new = [own for own, part in list(parts.items()) if part is not None and dot + own not in modules]
-    return f"it has got parts since the block began, and calls of these are not seen: {new}" if new else None
 
 
 def _told_by(parent: nn.Module, own: str, module: nn.Module) -> str | None:
@@ -96,18 +88,44 @@ def _told_by(parent: nn.Module, own: str, module: nn.Module) -> str | None:
 
 def remarks(modules: dict[str, Any]) -> dict[str, str]:
     """What looking changed: {site: sentence}."""
-    found = {}
+    found: dict[str, str] = {}
     for name, module in modules.items():
-        if isinstance(module, nn.TransformerEncoderLayer) and not module.training and _can_fuse(module):
-            found[name] = (
-                "torch runs this layer as one fused kernel in eval mode without gradients; with hooks in "
-                "it, it runs module by module, which can differ in the last digits"
-            )
-        elif remark := (
-            remark_on(module) or (REPLACED if _was_replaced(modules, name) else _appeared(modules, name, module))
-        ):
-            found[name] = remark
+        if parts := module._modules:
+            dot = f"{name}." if name else ""
+            if changed := _changed_parts(modules, dot, module, parts):
+                found |= {dot + own: REPLACED for own in changed.replaced}
+                if changed.new:
+                    found.setdefault(name, f"{APPEARED}: {changed.new}")
+            if isinstance(module, nn.TransformerEncoderLayer) and not module.training and _can_fuse(module):
+                found[name] = (
+                    "torch runs this layer as one fused kernel in eval mode without gradients; with hooks in "
+                    "it, it runs module by module, which can differ in the last digits"
+                )
+    for module, remark in remarks_on_compiled():
+        found |= {name: remark for name, other in modules.items() if other is module}
     return found
+
+
+class _Changed(NamedTuple):
+    """The names of parts that are others than when the block began, and of those that were not there."""
+
+    replaced: list[str]
+    new: list[str]
+
+
+def _changed_parts(modules: dict[str, Any], dot: str, module: nn.Module, parts: Any) -> _Changed | None:
+    if isinstance(module, torch.jit.ScriptModule):  # TorchScript's parts stay
+        return None
+    changed = _Changed([], [])
+    for own, part in list(parts.items()):
+        before = modules.get(dot + own)
+        if part is before or part is None:
+            continue
+        if before is None:
+            changed.new.append(own)
+        elif uncompiled(part) is not before:
+            changed.replaced.append(own)
+    return changed if changed.new or changed.replaced else None
 
 
 def _can_fuse(layer: nn.TransformerEncoderLayer) -> bool:

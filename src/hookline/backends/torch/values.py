@@ -219,6 +219,8 @@ def beside_the_model() -> Iterator[None]:
 
 def why_no_numbers(value: Any) -> str | None:
     """Why a recorded structure stands for values and has none; None where it has numbers."""
+    if type(value) is torch.Tensor:
+        return None
     for leaf in leaves(value, (torch.Tensor, torch.fx.Proxy)):
         if isinstance(leaf, torch.fx.Proxy):
             return "torch.fx was tracing: what passed was a symbol, not a value"
