@@ -148,8 +148,7 @@ def test_the_file_that_the_browser_gets_leads_to_the_page_and_a_bookmark_lives(t
     monkeypatch.setattr(webbrowser, "open", lambda url: opened.append(url) or True)
     with hookline.serve(tmp_path / "runs", lasting=True) as server:
         server.open()
-        # Once in four runs something was answered 404 around the change of servers, and asked for again.
-        page = visit(opened[0], expect_problems=True)
+        page = visit(opened[0])
         page.get_by_role("link", name="one", exact=True).click()
         expect(page.get_by_role("heading", level=1)).to_contain_text("one")
         bookmark = page.url

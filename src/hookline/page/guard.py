@@ -86,7 +86,9 @@ class Guard:
         query = request.url.remove_query_params("token").query
         target = f"/?{query}" if query else "/"  # never a path of the request's: //host
         # A browser keeps a strict cookie back while it follows what another page began, so this one begins anew.
-        begin = f'<meta http-equiv="refresh" content="0; url={html.escape(target)}">'
+        # Its icon is named: else a browser may ask for /favicon.ico, which is not there.
+        icon = '<!doctype html><link rel="icon" href="/favicon.svg">'
+        begin = f'{icon}<meta http-equiv="refresh" content="0; url={html.escape(target)}">'
         answer = HTMLResponse(begin) if elsewhere else RedirectResponse(target, 303)
         answer.set_cookie(self._cookie, self.token, max_age=self._seconds, httponly=True, samesite="strict")
         return answer
