@@ -27,7 +27,7 @@ from hookline.backends.tap import Wish as Wish
 from hookline.backends.undoing import Undoing
 from hookline.backends.weights import HeldWeight as HeldWeight
 
-GradSink = Callable[[list[int], Any], Any]
+GradSink = Callable[[Sequence[int], Any], Any]
 """Takes (numbers of the places where a tensor stands, its gradient); a result may replace it."""
 
 JointSink = Callable[[list[Any]], "list[Any] | None"]

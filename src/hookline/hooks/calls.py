@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from hookline.backends.protocol import Backend
@@ -140,10 +140,10 @@ class Call:
         """Makes ready for gradients; `template` has a Slot at each tensor of (args, kwargs)."""
         self._template_in, self._grads_in, self._grads_out = template, {}, {}
 
-    def take_input_grad(self, numbers: list[int], grad: Any) -> None:
+    def take_input_grad(self, numbers: Sequence[int], grad: Any) -> None:
         self._take(self._grads_in, numbers, grad)
 
-    def take_output_grad(self, numbers: list[int], grad: Any) -> None:
+    def take_output_grad(self, numbers: Sequence[int], grad: Any) -> None:
         self._take(self._grads_out, numbers, grad)
 
     def _forget_grads(self) -> None:
@@ -151,7 +151,7 @@ class Call:
             for number in list(grads):
                 self._release(grads, number)
 
-    def _take(self, grads: dict[int, Any] | None, numbers: list[int], grad: Any) -> None:
+    def _take(self, grads: dict[int, Any] | None, numbers: Sequence[int], grad: Any) -> None:
         store = self._store
         if grads is None or store is None or not store.open:
             return

@@ -7,7 +7,7 @@ goes another way that leaves the graph as it is.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from sys import getrefcount
 from typing import Any
 
@@ -130,7 +130,7 @@ class _BackwardCall:
         self.outputs: Gradients | None = None
         self.grads_out: dict[int, Any] = {}
 
-    def note_output(self, numbers: list[int], grad: Any) -> None:
+    def note_output(self, numbers: Sequence[int], grad: Any) -> None:
         for number in numbers:
             self.grads_out[number] = grad
 

@@ -6,7 +6,7 @@ output, report the gradient of the input under the name of the output's.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -62,7 +62,7 @@ class JoinedInputs(Passage):
         self._arrived = True
         return self._sink(grads)
 
-    def _told(self, numbers: list[int], grad: Any) -> None:
+    def _told(self, numbers: Sequence[int], grad: Any) -> None:
         self._told_output(numbers, grad)
         if self.live and not self._waiting:
             self._waiting, self._arrived = True, False

@@ -13,7 +13,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -115,7 +115,7 @@ class MxnetBackend(Tapping, Running, Common):
         return functions.joined(tensors, fn)
 
     def listener(self, on_input: GradSink, on_output: GradSink, memory: Any) -> Passage:
-        def counted(numbers: list[int], grad: Any) -> Any:
+        def counted(numbers: Sequence[int], grad: Any) -> Any:
             memory.count += 1
             return on_output(numbers, grad)
 

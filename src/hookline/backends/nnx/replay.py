@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from hookline.backends.protocol import GradSink
@@ -36,7 +36,7 @@ class Ear:
     def leave(self, output: Any, call: int, references: int) -> Any:
         return output
 
-    def tell(self, which: str, numbers: list[int], grad: Any) -> None:
+    def tell(self, which: str, numbers: Sequence[int], grad: Any) -> None:
         sink = self._sinks[which]
         if sink is not None:
             sink(numbers, grad)

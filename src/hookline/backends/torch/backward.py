@@ -29,9 +29,9 @@ from hookline.backends.torch.compat import EngineRun, graph_task, sequence_numbe
 from hookline.backends.torch.graph import Graph
 from hookline.backends.torch.leaves import Edge, Region, edge_of_root
 from hookline.backends.torch.ledgers import Claim, Entry, Ledger, Source, same, total
-from hookline.backends.torch.marks import VIEW, marked
+from hookline.backends.torch.marks import VIEW
 from hookline.backends.torch.passages import Passage
-from hookline.backends.torch.ports import FOREVER, KEY, Port
+from hookline.backends.torch.ports import FOREVER, Port, ports_at
 
 Tensor = torch.Tensor
 
@@ -101,14 +101,14 @@ class Backward:
     def _find_passages(self, *, simple: bool) -> None:
         """Makes claims of the ports of all passages that are not simple, or of all."""
         passages: dict[int, Passage] = {}
-        for node, number, edges in self._graph.nodes:
-            if number not in marked:
-                continue
+        for node, _, edges in self._graph.nodes:
             metadata = node.metadata
+            if not metadata:
+                continue
             if VIEW in metadata:
                 self._views[node] = self._ledger((node, 0))
                 self._ledger(edges[0])
-            for output_nr, passage, port, region in metadata.get(KEY, ()):
+            for output_nr, passage, port, region in ports_at(metadata):
                 if simple or not passage.simple:
                     passages[id(passage)] = passage
                     self._claim(passage, port, (node, output_nr), region)
@@ -167,7 +167,7 @@ class Backward:
             if ledger is not None:
                 ledger.is_asked_for = True
 
-    def _part(self, ports: list[Port]) -> None:
+    def _part(self, ports: tuple[Port, ...]) -> None:
         """Has each gradient of one side of a call belong to one port: that of the view that was written to."""
         claims = [self._claims[id(port)] for port in ports if id(port) in self._claims]
         sources = [(source, claim.port) for claim in claims for source in claim.sources if source.through is None]
@@ -235,7 +235,7 @@ class Backward:
         owned: dict[Any, list[Ledger]] = {}
         born: dict[Any, int] = {}
         for ledger in self._ledgers.values():
-            if ledger.at_owner:
+            if ledger.at_owner and (ledger.users or ledger.seeds):  # else its node does not run
                 owned.setdefault(ledger.node, []).append(ledger)
             if not ledger.by_entries:
                 continue

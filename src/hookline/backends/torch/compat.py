@@ -208,24 +208,30 @@ def _nobody() -> None:
 
 
 _observed: Callable[[], Observed | None] = _nobody
+_are_observed: Callable[[], Observed | None] = _nobody  # the same, once the engine is in place
 
 
-@changing
 def observe_backwards(observer: Callable[[EngineRun], Any]) -> Observed:
     """As long as somebody has what is returned, every backward runs within `observer(run)`, in all threads.
 
     The last one lets go of it wherever a graph dies, and what is done there can be cut short without a word. So
     it is done twice, by lines of the standard library.
     """
-    global _observed
+    return _are_observed() or _observe_backwards(observer)
+
+
+@changing
+def _observe_backwards(observer: Callable[[EngineRun], Any]) -> Observed:
+    global _observed, _are_observed
     wanted = _observed()
     if wanted is None:
         wanted = Observed()
         for _ in range(2):
             weakref.finalize(wanted, _set_engine).atexit = False
         _observed = weakref.ref(wanted)
-        _observers[:] = [observer]
-        _set_engine()
+    _observers[:] = [observer]
+    _set_engine()
+    _are_observed = weakref.ref(wanted)
     return wanted
 
 
@@ -485,7 +491,7 @@ def is_wrapped(tensor: torch.Tensor) -> bool:
 
 def is_traced() -> bool:
     """Whether torch.jit or a tracer of make_fx's kind is making a program of what runs now."""
-    if tracer() is not None or _early_depth() > 0:
+    if tracer() is not None or (_function_depth() > 0 and _early_depth() > 0):
         return True
     tracers = ("ProxyTorchDispatchMode", "FunctionalTensorMode")
     return _dispatch_depth() > 0 and any(type(mode).__name__ in tracers for mode in dispatch_modes())

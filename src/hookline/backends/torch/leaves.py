@@ -28,8 +28,23 @@ from hookline.trees import leaves, map_leaves, parts
 Tensor = torch.Tensor
 Edge = tuple[Any, int]
 """A node of autograd's graph and the number of one of its outputs: where gradients of a tensor are sent."""
+_grad_enabled = torch.is_grad_enabled
 Live = list[tuple[Tensor, int]]
 """Tensors that need a gradient, with the numbers of their places."""
+
+
+def is_live(tensor: Tensor) -> bool:
+    """Whether a tensor needs a gradient, in what runs now."""
+    return tensor.requires_grad and _are_followed()
+
+
+def _are_followed() -> bool:
+    """Whether autograd follows what runs now.
+
+    Without autograd, a tensor that passes through is of no graph that this call makes. What is being traced into a
+    program of its own gets no view and no hook of ours.
+    """
+    return _grad_enabled() and not is_traced()
 
 
 def live_leaves(tree: Any) -> tuple[Live, int]:
@@ -40,11 +55,7 @@ def live_leaves(tree: Any) -> tuple[Live, int]:
     >>> [number for _, number in live], places
     ([0, 2], 3)
     """
-    # Without autograd, a tensor that passes through is of no graph that this call makes. What is being traced
-    # into a program of its own gets no view and no hook of ours.
-    enabled = torch.is_grad_enabled() and not is_traced()
-    if type(tree) is Tensor:
-        return ([(tree, 0)] if enabled and tree.requires_grad else []), 1
+    enabled = _are_followed()
     live: Live = []
     places = 0
     for leaf in leaves(tree, Tensor):

@@ -1,4 +1,4 @@
-"""Marks: which nodes of autograd's graph have something of hookline's in their metadata; it dies with them."""
+"""Marks: what hookline keeps in the metadata of nodes of autograd's graph; it dies with the graph."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 import torch
 
 from hookline.backends.changing import changing
-from hookline.backends.torch.compat import node_number
 from hookline.backends.torch.leaves import aliased
 
 Tensor = torch.Tensor
@@ -18,52 +17,45 @@ VIEW = "hookline view"
 """Under this name it says that the node is that of a view which hookline made."""
 
 
-class Mark:
-    """Stands for something that is true as long as somebody has it."""
+class LookedUp:
+    """Alive as long as there is something that a backward has to look up."""
 
-    __slots__ = ("__weakref__",)
+    __slots__ = ("__weakref__", "_observed")
+
+    def __init__(self, observed: Any) -> None:
+        self._observed = observed
 
 
 class Marked:
-    """The numbers of nodes that have ports of passages now alive: which nodes to ask for their metadata.
+    """Whether nodes now alive have something of hookline's in their metadata.
 
-    All of it is held by the passages themselves and dies with them: nothing is counted back, which an interrupt
-    could cut short where nobody would notice.
+    Whoever puts it there holds what `held` returns: nothing is counted back, which an interrupt could cut short
+    where nobody would notice.
     """
 
     def __init__(self) -> None:
-        self._numbers: weakref.WeakValueDictionary[int, Mark] = weakref.WeakValueDictionary()
-        self._kinds: weakref.WeakValueDictionary[str, Mark] = weakref.WeakValueDictionary()
+        self._looked_up: Callable[[], LookedUp | None] = lambda: None
         self.observed: Callable[[], Any] = lambda: None
-
-    def __contains__(self, number: int) -> bool:
-        return number in self._numbers
-
-    def __bool__(self) -> bool:
-        return bool(self._numbers)
 
     @property
     def looked_up(self) -> bool:
         """Whether there are passages that are not simple."""
-        return "looked up" in self._kinds
+        return self._looked_up() is not None
+
+    def held(self, *, looked_up: bool) -> Any:
+        """What to hold as long as the mark is there; then backwards are observed, too."""
+        return (self._looked_up() or self._look_up()) if looked_up else self.observed()
 
     @changing
-    def held(self, numbers: list[int], *, looked_up: bool) -> list[Any]:
-        """What to hold as long as nodes of these numbers have ports; then backwards are observed, too."""
-        marks = [self._numbers.setdefault(number, Mark()) for number in numbers]
-        if looked_up:
-            marks.append(self._kinds.setdefault("looked up", Mark()))
-        return [*marks, self.observed()]
+    def _look_up(self) -> LookedUp:
+        found = self._looked_up()
+        if found is None:
+            found = LookedUp(self.observed())
+            self._looked_up = weakref.ref(found)
+        return found
 
 
 marked = Marked()
-
-
-class View:
-    """Marks the node of a view that a port got: a backward has to look after the order of sums there."""
-
-    def __init__(self, node: Any) -> None:
-        self._marks = marked.held([node_number(node)], looked_up=True)
 
 
 def viewed(leaf: Tensor) -> Tensor:
@@ -71,5 +63,5 @@ def viewed(leaf: Tensor) -> Tensor:
     view = aliased(leaf)
     if view is not leaf:
         node: Any = view.grad_fn
-        node.metadata[VIEW] = View(node)
+        node.metadata[VIEW] = marked.held(looked_up=True)  # a backward looks after the order of sums there
     return view

@@ -35,6 +35,7 @@ from hookline.backends.torch.leaves import (
     Region,
     by_number,
     edge_of,
+    is_live,
     kept,
     live_leaves,
     region_of,
@@ -45,21 +46,18 @@ from hookline.backends.torch.marks import marked, viewed
 from hookline.backends.torch.ports import (
     AGAIN,
     FOREVER,
+    ONLY,
     SHARED,
     UNTOLD,
     Port,
     goes_on_as,
-    is_looked_up,
     mark,
     number_of,
     number_of_held,
 )
-from hookline.backends.torch.simple import tell_both, tell_inputs, tell_output
+from hookline.backends.torch.simple import hear_simply
 
 Tensor = torch.Tensor
-
-SIMPLE = 16
-"""A call that makes more nodes is not looked through to find out whether it is simple."""
 
 
 class _Thread(threading.local):
@@ -97,32 +95,44 @@ class Passage:
     """Of inputs: what came in the backward under way before anything came to an output."""
     live = places_in = places_out = start = group = 0
     span = (0, 0)  # of the call: one for all of its passages, which may have made views in between
-    marks: list[Any] | tuple[()] = ()  # see `Marked.held`
+    marks: Any = None  # see `Marked.held`
     _before = 0
     _versions: list[tuple[Tensor, int]] | tuple[()] = ()
     _copies: Copies | None = None
 
-    def __init__(self) -> None:
-        self.inputs: list[Port] = []
-        self.outputs: list[Port] = []
+    # A passage is made for every call, and stays until the graph goes: what most have no use for is not made.
+    inputs: tuple[Port, ...] = ()
+    outputs: tuple[Port, ...] = ()
 
     # In the forward
 
     def enter(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
         """The arguments to go on with."""
-        whole = args[0] if len(args) == 1 and not kwargs else (args, kwargs)
-        live, self.places_in = live_leaves(whole)
-        self.live = len(live)
         self._before = _thread.looked_up
+        if len(args) == 1 and not kwargs and type(leaf := args[0]) is Tensor and self._enter_plainly(leaf):
+            return args, kwargs
+        live, self.places_in = live_leaves((args, kwargs))
+        self.live = len(live)
         if live:
             if self.live > 1 or (self.joint_in is not None and live[0][0].grad_fn is None):
                 args, kwargs = self._told_apart(args, kwargs, live)
             else:
-                self._add_input(live[0][0], [live[0][1]])
+                self._add_input(live[0][0], (live[0][1],))
         self.start = start = sequence_number()
         for port in self.inputs:
             port.low = start
         return args, kwargs
+
+    def _enter_plainly(self, leaf: Tensor) -> bool:
+        """The one port of a call that gets one tensor, as most calls do; False if that is a leaf or a view."""
+        node = leaf.grad_fn
+        if node is None or is_view(leaf) or not is_live(leaf):
+            return False
+        port = Port(ONLY, outward=False)
+        port.edge = node, leaf.output_nr
+        port.low = self.start = sequence_number()
+        self.inputs, self.live, self.places_in = (port,), 1, 1
+        return True
 
     def _told_apart(self, args: Any, kwargs: Any, live: Live) -> tuple[Any, Any]:
         """Ports of several inputs; each tensor that stands at several places gets views."""
@@ -133,7 +143,7 @@ class Passage:
         early = self.joint_in is not None
         if len(seen) == len(live) and not (early and any(leaf.grad_fn is None for leaf, _ in live)):
             for leaf, number in live:
-                self._add_input(leaf, [number])
+                self._add_input(leaf, (number,))
             return args, kwargs
         new = {
             number: viewed(leaf)
@@ -151,23 +161,26 @@ class Passage:
         for _, number in live:
             mine = apart[id(entered[number])]
             if mine[0] == number:
-                self._add_input(entered[number], mine)
+                self._add_input(entered[number], tuple(mine))
         if len(seen) < len(live):
             self.remark = SHARED if all(len(mine) == 1 for mine in apart.values()) else UNTOLD
         return args, kwargs
 
-    def _add_input(self, leaf: Tensor, numbers: list[int]) -> None:
+    def _add_input(self, leaf: Tensor, numbers: tuple[int, ...]) -> None:
         port = Port(numbers, outward=False)
         port.edge = edge_of(leaf)
         if is_view(leaf) and (found := region_of(leaf)) is not None:
             port.base, port.region = found
             port.seen_last = partial(number_of, leaf)
             self._versions = [*self._versions, (leaf, version(leaf))]
-        self.inputs.append(port)
+        self.inputs = *self.inputs, port
 
     def leave(self, output: Any, call: int, references: int) -> Any:
         """The output to go on with. `call` is one number for all hooks of a call, and no other call's;
         `references` is what the hook counted of `output`."""
+        plain = type(output) is Tensor and self._is_plain(output, call, references)
+        if plain and self._leave_plainly(output, call):
+            return output
         versions, self._versions = self._versions, ()
         written_to = any(written(leaf, before) for leaf, before in versions)
         if call != _thread.call:  # else a hook before has looked at the views already
@@ -182,13 +195,43 @@ class Passage:
         if call == _thread.call:
             spare -= _thread.known  # torch still has the result of the hook before, and views hold their base
         if not live:
-            self.inputs = []
+            self.inputs = ()
             return output
         if not self.start:  # it was not entered: only outputs are asked for
             self._before = _thread.looked_up
         output, live = self._on_their_own(output, live, spare)
-        self._settle(live, call, written_to=written_to)
+        self._settle(live, call, simple=not (written_to or plain))
         return output
+
+    def _is_plain(self, output: Tensor, call: int, references: int) -> bool:
+        """Whether a call is of the plainest kind: a tensor that nobody else has, and that is no view, left it, no
+        view came in and no copy, no call within it has to be looked up, and nobody else has hooked it."""
+        node, inputs = output.grad_fn, self.inputs
+        if node is None or call == _thread.call or self._versions or self._copies or self.joint_out is not None:
+            return False
+        if (self.start and _thread.looked_up != self._before) or (not inputs and not is_live(output)):
+            return False
+        if inputs and (node, output.output_nr) in [port.edge for port in inputs]:
+            return False
+        return not (is_view(output) or kept.ids(output, references))
+
+    def _leave_plainly(self, output: Tensor, call: int) -> bool:
+        """Does for a plain call what the rest of `leave` does for any; False if it has to be looked up."""
+        node, output_nr, end, thread = output.grad_fn, output.output_nr, sequence_number(), _thread
+        if not hear_simply(self, node, output_nr, end):
+            return False
+        thread.call, thread.span, thread.looking = call, (self.start, end), end
+        thread.group += 1
+        thread.known = frozenset((id(output),))
+        self.group, self.span, self.places_out = thread.group, thread.span, 1
+        for port in self.inputs:
+            port.high = end
+        port = Port(ONLY, outward=True)
+        port.low, port.high = end, FOREVER
+        self.outputs = (port,)
+        mark(node, output_nr, self, port)
+        self.marks = marked.held(looked_up=False)
+        return True
 
     def point(self, tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """The tensors to go on with: what comes back to these, and to no other use of them, is told."""
@@ -197,7 +240,7 @@ class Passage:
         if not new:
             return tensors
         self._before, _thread.call = _thread.looked_up, 0
-        self._settle([(alias, number) for number, alias in new.items()], -1, written_to=False)
+        self._settle([(alias, number) for number, alias in new.items()], -1, simple=True)
         return tuple(new.get(number, tensor) for number, tensor in enumerate(tensors))
 
     def _on_their_own(self, output: Any, live: Live, spare: set[int]) -> tuple[Any, Live]:
@@ -219,8 +262,8 @@ class Passage:
         output = new[0] if type(output) is Tensor else replaced_at(output, new)
         return output, live_leaves(output)[0]
 
-    def _settle(self, live: Live, call: int, *, written_to: bool) -> None:
-        """Makes the ports of the outputs, and has the gradients told."""
+    def _settle(self, live: Live, call: int, *, simple: bool) -> None:
+        """Makes the ports of the outputs, and has the gradients told; `simple`: perhaps it is a simple call."""
         end = sequence_number()
         if _thread.call != call:
             _thread.call, _thread.group, _thread.span = call, _thread.group + 1, (self.start, end)
@@ -230,32 +273,33 @@ class Passage:
         _thread.known = frozenset(id(leaf) for leaf, _ in live)
         for port in self.inputs:
             port.high = end
-        marks: list[int] = []
         regions: list[tuple[Edge, Region]] = []
         for leaf, number in live:
-            if leaf.grad_fn is None:
+            if (node := leaf.grad_fn) is None:
                 continue  # a parameter without views, or in something that can't be rebuilt: its node is for good
-            port = Port([number], outward=True)
+            port = Port((number,), outward=True)
             port.low, port.high = end, FOREVER
-            self.outputs.append(port)
-            mark(edge_of(leaf), self, port, None, marks)
+            self.outputs = *self.outputs, port
+            mark(node, leaf.output_nr, self, port)
             found = region_of(leaf) if is_view(leaf) else None
             if found is not None and found[0][0].next_functions:  # not of a leaf, whose node is for good
-                mark(found[0], self, port, found[1], marks)
+                mark(*found[0], self, port, found[1])
                 if found in regions:
                     self.remark = self.remark or AGAIN
                 regions.append(found)
                 port.seen_last = partial(number_of_held, weakref.ref(leaf))
                 if (entered := self._shown_by(leaf, found[0])) is not None:
                     entered.through = [*entered.through, found[1]]
-                if marks[-1] < self.start:
+                if node_number(found[0][0]) < self.start:
                     self._let_go()
-        alone = len(self.outputs) == len(live) == 1 and not written_to and self._before == _thread.looked_up
-        if not (alone and self._hear_simply(live[0][0], end)):
+        alone = len(self.outputs) == len(live) == 1 and self._before == _thread.looked_up
+        leaf = live[0][0]
+        simple = simple and alone and self.joint_out is None and not is_view(leaf)
+        if not (simple and hear_simply(self, leaf.grad_fn, leaf.output_nr, end)):
             self.simple = False
             _thread.looked_up += 1
-        if marks:
-            self.marks = marked.held(marks, looked_up=not self.simple)
+        if self.outputs:
+            self.marks = marked.held(looked_up=not self.simple)
 
     def _shown_by(self, leaf: Tensor, base: Edge) -> Port | None:
         """The input that an output is a view of, or shares the base with."""
@@ -273,60 +317,6 @@ class Passage:
         """Knows inputs by numbers alone: an older node now holds this passage, which must not hold the node."""
         for port in self.inputs:
             port.edge, port.base = by_number(port.edge), by_number(port.base)
-
-    # A simple call
-
-    def _hear_simply(self, leaf: Tensor, end: int) -> bool:
-        """Hooks on the node of the only output and on that which feeds inputs; False if it is not so simple."""
-        node: Any = leaf.grad_fn
-        number = node_number(node)
-        if self.joint_out is not None or is_view(leaf) or (number in marked and is_looked_up(node, self)):
-            return False
-        edge = node, leaf.output_nr
-        if not self.inputs:
-            # Nothing of the call is younger than the node, so nothing of the call uses the output.
-            if number != end - 1:
-                return False
-            node.register_hook(partial(tell_output, self, leaf.output_nr))
-            return True
-        if end - self.start > SIMPLE or (self.joint_in is not None and len(self.inputs) > 1):
-            return False
-        sender, sent = self._only_sender(node, edge, end)
-        if sender is None or (self.joint_in is not None and not sent):
-            return False
-        if sender is node:
-            node.register_hook(partial(tell_both, self, leaf.output_nr, sent))
-            return True
-        node.register_hook(partial(tell_output, self, leaf.output_nr))
-        if sent:
-            sender.register_hook(partial(tell_inputs, self, sent))
-        return True
-
-    def _only_sender(self, root: Any, output: Edge, end: int) -> tuple[Any, list[tuple[int, Port]]]:
-        """The only node of the call that sends to inputs, and what it sends to which of them; `root` and nothing
-        where none does. None if there are several, or nodes that the output does not lead to."""
-        targets = {port.edge: port for port in self.inputs}
-        start = self.start
-        sender, sent = root, list[tuple[int, Port]]()
-        seen, stack = {root}, [root]
-        while stack:
-            node = stack.pop()
-            for index, edge in enumerate(node.next_functions):
-                if edge == output:
-                    return None, []
-                port = targets.get(edge)
-                if port is not None:
-                    if sent and sender is not node:
-                        return None, []
-                    sender = node
-                    sent.append((index, port))
-                    continue
-                child = edge[0]
-                if child is None or child in seen or not start <= node_number(child) < end:
-                    continue
-                seen.add(child)
-                stack.append(child)
-        return (sender, sent) if len(seen) == end - start else (None, [])
 
     # In a backward
 

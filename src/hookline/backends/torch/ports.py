@@ -17,11 +17,14 @@ if TYPE_CHECKING:
 
 Tensor = torch.Tensor
 
+ONLY = (0,)
+"""The number of the place where a single tensor stands."""
+
 FOREVER = 2**63
 """A number above that of any node: spans of outputs have no end."""
 
 KEY = "hookline"
-"""Under this name a node's metadata has the ports whose edge is one of its outputs."""
+"""Under this name a node's metadata has the ports whose edge is one of its outputs, the last of them first."""
 
 SHARED = (
     "one tensor came in at several places; they were told apart by views, so code that compares its arguments "
@@ -39,7 +42,7 @@ class Port:
 
     __slots__ = ("base", "edge", "high", "low", "numbers", "outward", "region", "seen_last", "through")
 
-    def __init__(self, numbers: list[int], *, outward: bool) -> None:
+    def __init__(self, numbers: tuple[int, ...], *, outward: bool) -> None:
         self.numbers, self.outward = numbers, outward
         self.low = self.high = 0
         # Of an input: edges, whose nodes are older than the call. Those of an output are known by the node that
@@ -83,12 +86,22 @@ def number_of_held(held: weakref.ref[Tensor], now: int) -> int:
     return 0 if (leaf := held()) is None else number_of(leaf, now)
 
 
+def mark(node: Any, output_nr: int, passage: Passage, port: Port, region: Region | None = None) -> None:
+    """Notes at the node which made a tensor that this is the tensor of a port, or the base that the port is in."""
+    metadata = node.metadata
+    metadata[KEY] = output_nr, passage, port, region, metadata.get(KEY)
+
+
+def ports_at(metadata: dict[str, Any]) -> list[tuple[int, Passage, Port, Region | None]]:
+    """What was noted at a node, the first first."""
+    found = []
+    mark = metadata.get(KEY)
+    while mark is not None:
+        *noted, mark = mark
+        found.append(tuple(noted))
+    return found[::-1]
+
+
 def is_looked_up(node: Any, but: Passage) -> bool:
     """Whether a backward has to look up somebody else's port at this node."""
-    return any(not other.simple for _, other, *_ in node.metadata.get(KEY, ()) if other is not but)
-
-
-def mark(edge: Edge, passage: Passage, port: Port, region: Region | None, marks: list[int]) -> None:
-    node, output_nr = edge
-    node.metadata.setdefault(KEY, []).append((output_nr, passage, port, region))
-    marks.append(node_number(node))
+    return any(not other.simple for _, other, *_ in ports_at(node.metadata) if other is not but)

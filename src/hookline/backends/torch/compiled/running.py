@@ -8,6 +8,7 @@ graph's own saved tensors do, so nothing is left over of a call that has no back
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -78,7 +79,7 @@ class GraphPassage:
     def __init__(self, on_input: GradSink | None, joint: JointSink | None, on_output: GradSink) -> None:
         self._on_input, self._joint, self._on_output = on_input, joint, on_output
         self._told_in: int | None = None  # the last backward in which an output had a gradient
-        self._early: list[tuple[int, list[int], Any]] = []
+        self._early: list[tuple[int, Sequence[int], Any]] = []
         self.live = 0
 
     def enter(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
@@ -95,7 +96,7 @@ class GraphPassage:
             run.sink = self._hear_output
         return output
 
-    def _hear_output(self, numbers: list[int], grad: Any) -> None:
+    def _hear_output(self, numbers: Sequence[int], grad: Any) -> None:
         self._told_in = task = graph_task()
         self._on_output(numbers, grad)
         early, self._early = self._early, []
@@ -103,7 +104,7 @@ class GraphPassage:
             if came_in == task:
                 self._hear_input(places, came)
 
-    def _hear_input(self, numbers: list[int], grad: Any) -> None:
+    def _hear_input(self, numbers: Sequence[int], grad: Any) -> None:
         assert self._on_input is not None
         task = graph_task()
         if self._told_in == task:
