@@ -364,3 +364,25 @@ def test_one_operation_with_several_outputs_is_counted_once():
         first, second = model(x * 1)
         (first.sum() + 2 * second.sum()).backward()
     assert torch.equal(rec[""].grad_input[0], x.grad)
+
+
+def test_gradients_are_let_go_as_soon_as_they_are_told():
+    class Residual(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc, self.act = nn.Linear(4, 4), nn.ReLU(inplace=True)
+
+        def forward(self, x):
+            out = self.fc(x)
+            out += x
+            return self.act(out)
+
+    model, seen, alive = nn.Sequential(*(Residual() for _ in range(8))), [], []
+
+    def hook(module, grad_input, grad_output):
+        alive.append(sum(held() is not None for held in seen))
+        seen.extend(map(weakref.ref, (*grad_input, *grad_output)))
+
+    with hookline.register_backward_hook(model, hook, "**"):
+        model(torch.randn(2, 4, requires_grad=True)).sum().backward()
+    assert len(seen) == 50 and max(alive) <= 6  # those of one block

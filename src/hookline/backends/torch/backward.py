@@ -284,6 +284,9 @@ class Backward:
                 claim.waiting -= 1
                 if not claim.waiting and not any(source.ledger.waits for source in claim.sources):
                     self._resolve(claim)
+        for _, ledger, _ in pairs:
+            if not ledger.waits:
+                self._let_go(ledger)
 
     def _arrived(self, ledgers: list[Ledger], grads: Any) -> Any:
         """Before the node that owns edges: what came to them, or what is to go on instead."""
@@ -294,7 +297,14 @@ class Backward:
             new = self._settled(ledger, result[ledger.output_nr])
             if new is not None:
                 result[ledger.output_nr] = new
+            self._let_go(ledger)
         return None if all(new is old for new, old in zip(result, grads, strict=True)) else tuple(result)
+
+    def _let_go(self, ledger: Ledger) -> None:
+        """Forgets what came to an edge once nobody needs it any more: memory that is used again costs less."""
+        # What came to a view is asked for again where it is summed anew, and what is asked for at the end.
+        if ledger.node not in self._views and not ledger.is_asked_for:
+            ledger.forget()
 
     def _settled(self, ledger: Ledger, grad: Tensor | None) -> Tensor | None:
         ledger.arrived = grad

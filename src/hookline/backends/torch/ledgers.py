@@ -94,6 +94,14 @@ class Ledger:
         if self.waits:
             self.came.append(entry.grad)
 
+    def forget(self) -> None:
+        """Lets go of what came, here and at the views through which it came, if it was told."""
+        if all(claim.done for claim in self.claims):
+            for entry in self.entries:
+                if entry.through is not None:
+                    entry.through.forget()
+            self.entries, self.came, self.arrived = [], [], None
+
     def waiting_for(self, birth: int) -> Iterator[Claim]:
         """The claims that get a part from a node of this birth."""
         for claim in self.claims:
