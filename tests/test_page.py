@@ -7,11 +7,14 @@ import os
 import re
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
 import time
 import tracemalloc
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -349,6 +352,38 @@ def test_closing_ends_streams_at_once_and_twice_is_fine(tmp_path):
         http.client.HTTPConnection(client.host, client.port, timeout=5).request("GET", "/")
 
 
+def test_closing_waits_for_no_long_answer_and_logs_nothing(tmp_path, monkeypatch, caplog):
+    long_run(tmp_path / "a", steps=40, at_once=1)
+    began = threading.Event()
+    frames = columns_module.Reader.frames
+
+    def slowly(self, after, limit, *more, **options):
+        began.set()
+        time.sleep(0.1)
+        return frames(self, after, min(limit, 1), *more, **options)
+
+    monkeypatch.setattr(OpenRun, "health", lambda run, seconds=0.0: Health(-1, {}))  # it would read all
+    server = hookline.serve(tmp_path)
+    client = Client(server.url)
+    client.get("/api/run?run=a")
+    monkeypatch.setattr(columns_module.Reader, "frames", slowly)
+    asked = threading.Thread(target=partial(client.ask, "curves", run="a", series=[0], stat="mean"))
+    asked.start()
+    assert began.wait(10)
+    start = time.monotonic()
+    server.close()
+    took = time.monotonic() - start
+    asked.join()
+    assert took < 2, "the answer would have taken four seconds, and a server waits for three"
+    assert not caplog.records
+
+
+def test_the_page_names_all_of_its_scripts(served):
+    status, _, page = served.send("GET", "/")
+    scripts = {path.name for path in Path(queries.__file__).parent.joinpath("static").glob("*.js")}
+    assert status == 200 and set(re.findall(r'modulepreload" href="/([\w.]+)"', page.decode())) == scripts
+
+
 # Health that is not known
 
 
@@ -483,6 +518,17 @@ def test_the_list_opens_files_only_when_they_have_changed(tmp_path, monkeypatch)
     layers(tmp_path / "a", steps=20, resume=True)
     assert shelf.overview()[0]["last"] == 19
     shelf.close()
+
+
+def test_the_list_tells_the_largest_step_also_of_a_damaged_run(tmp_path):
+    layers(tmp_path / "a")
+    file = tmp_path / "a" / "rank0-0000.sqlite"
+    with closing(sqlite3.connect(file)) as connection, connection:
+        connection.execute("UPDATE frame SET last = 5000 WHERE number = 1")  # its checksum is that of 11
+    assert Shelf(tmp_path).overview()[0]["last"] == 11
+    with closing(sqlite3.connect(file)) as connection, connection:
+        connection.execute("DELETE FROM frame")
+    assert Shelf(tmp_path).overview()[0]["last"] is None
 
 
 def test_a_step_without_finite_values_is_left_for_one_that_has_them(tmp_path):

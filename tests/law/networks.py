@@ -305,8 +305,8 @@ def _statement(step: Statement) -> list[str]:
         copy = [f"{step.target} = {step.target}.clone()"] if step.fresh else []
         return [*copy, step.template.format(step.target)]
     if isinstance(step, Keep):
-        # In a list: a module makes parameters of its own of what is one. Without autograd, what a part hands on is the
-        # caller's own tensor, and what is done with that is the caller's.
+        # In a list: a module makes parameters of its own of what is one. Without autograd, what a part hands on
+        # is the caller's own tensor, and what is done with that is the caller's.
         return [f"self.h = [{step.source} if torch.is_grad_enabled() else {step.source}.detach()]"]
     given = _arguments(step.arguments, step.keywords)
     if step.child is None:

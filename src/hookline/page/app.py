@@ -11,7 +11,7 @@ from typing import Any
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
+from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from hookline.errors import HooklineError, InvalidArgument
@@ -23,7 +23,7 @@ STATIC = Path(__file__).parent / "static"
 TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 LONGEST_QUESTION = 64 << 10
 LONGEST_NAME = 1000
-FIRST_READ, READ = 0.5, 0.15
+FIRST_READ, READ = 0.25, 0.15
 """Seconds that one answer, and one turn of the stream, spend on reading a run that is new to the server."""
 BREATH, PAUSE, LIST_PAUSE = 0.05, 0.4, 2.0
 """Seconds between turns of a stream: while a run is read (others want the run as well), later, and of the list."""
@@ -44,7 +44,7 @@ class Pages:
         questions = {"curves": queries.curves, "heat": queries.heat, "at": queries.at}
         return Starlette(
             routes=[
-                Route("/", _file("index.html")),
+                Route("/", _index),
                 *(Route(f"/{path.name}", _file(path.name)) for path in STATIC.iterdir() if path.suffix in TYPES),
                 Route("/api/runs", self._runs),
                 Route("/api/run", self._run),
@@ -93,6 +93,7 @@ class Pages:
         quiet = 0.0
         try:
             yield "retry: 2000\n\n"
+            await asyncio.sleep(PAUSE)  # whoever listens has just been told all, and draws: that goes first
             while not self.closing:
                 news = await run_in_threadpool(self._news, runs)
                 pause = PAUSE if runs else LIST_PAUSE
@@ -132,6 +133,13 @@ def _news_of(run: OpenRun) -> dict[str, Any]:
         "progress": progress,
         "state": {name: value for name, value in run.state().items() if name != "written"},
     }
+
+
+async def _index(request: Request) -> Response:
+    """The page; it names all scripts, so that a browser does not find them one by one."""
+    names = sorted(path.name for path in STATIC.glob("*.js"))
+    preloads = "".join(f'<link rel="modulepreload" href="/{name}" />\n' for name in names)
+    return HTMLResponse((STATIC / "index.html").read_text().replace("</head>", f"{preloads}</head>"))
 
 
 def _file(name: str) -> Callable[[Request], Awaitable[Response]]:

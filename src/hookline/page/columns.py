@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from hookline.errors import RunError
 from hookline.sinks.database import GROUP, Reader
 from hookline.sinks.frames import COUNTS, FLOATS
 
@@ -47,8 +48,15 @@ class Held:
     def __init__(self, most: int = HELD_BYTES) -> None:
         self.most = most
         self.bytes = 0
+        self.is_over = False
+        """Whoever reads now is to stop: nobody waits for it."""
         self._lock = threading.Lock()
         self._sizes: OrderedDict[tuple[int, int], tuple[dict[int, Any], int]] = OrderedDict()
+
+    def check(self) -> None:
+        """RunError if it is over."""
+        if self.is_over:
+            raise RunError("the run is not read any more: the page was closed.")
 
     def used(self, where: dict[int, Any], key: int, size: int) -> None:
         """Notes that `where[key]` was used and has that size; others are taken from where they are, for room."""
@@ -109,7 +117,7 @@ class FileColumns:
         while self._waiting:
             for _, columns, _ in _decoded(self.reader, self._stretches[self._waiting.pop()] - 1, 1):
                 self.steps.update(np.unique(columns["step"]).tolist())
-            if time.monotonic() > until:
+            if time.monotonic() > until or self._held.is_over:
                 break
         return len(new)
 
@@ -134,7 +142,7 @@ class FileColumns:
         """A series, as far as it is known."""
         group = number // GROUP
         found = self._groups.setdefault(group, _Group())
-        self.steps |= found.catch_up(self.reader, group, self._ends[group][1])
+        self.steps |= found.catch_up(self.reader, group, self._ends[group][1], self._held)
         one = found.of(number)
         self._held.used(self._groups, group, found.bytes)
         return one
@@ -143,7 +151,7 @@ class FileColumns:
         """The histograms of a series."""
         group = number // GROUP
         found = self._histograms.setdefault(group, _Histograms())
-        found.catch_up(self.reader, group)
+        found.catch_up(self.reader, group, self._held)
         one = found.of(number)
         self._held.used(self._histograms, group, found.bytes)
         return one
@@ -167,10 +175,11 @@ class _Group:
     def bytes(self) -> int:
         return int(self._series.nbytes + sum(values.nbytes for values in self._stats.values()))
 
-    def catch_up(self, reader: Reader, group: int, last: int) -> set[int]:
+    def catch_up(self, reader: Reader, group: int, last: int, held: Held) -> set[int]:
         """Reads the frames that were written since; their steps."""
         steps: set[int] = set()
         while self._after < last:
+            held.check()
             before = self._after
             for self._after, columns, extra in _decoded(reader, before, AT_ONCE, group):
                 self._new.append((columns, extra))
@@ -217,8 +226,9 @@ class _Histograms:
     def bytes(self) -> int:
         return sum(array.nbytes for chunk in self._chunks for array in chunk)
 
-    def catch_up(self, reader: Reader, group: int) -> None:
+    def catch_up(self, reader: Reader, group: int, held: Held) -> None:
         while got := reader.frames(self._after, AT_ONCE, group):
+            held.check()
             for frame in got:
                 assert frame.hists is not None
                 lengths, bins, counts, _ = frame.hists

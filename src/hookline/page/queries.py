@@ -22,6 +22,8 @@ MOST_TEXT = 200
 LARGEST_STEP = 2**53
 PATIENCE = 0.25
 """Seconds for which the health of layers is waited for; most runs are looked at by then, and the others go on."""
+SOON = 1000
+"""The health of a run of more frames is not waited for: it takes longer than that."""
 QUANTILES = (0.01, 0.25, 0.5, 0.75, 0.99)
 SHARE_LOW = 1e-4
 """The share of values at which colour begins; the scale from there to 1 is logarithmic."""
@@ -35,7 +37,7 @@ def describe(run: OpenRun, seconds: float = float("inf")) -> dict[str, Any]:
     with run.lock:  # who is told a revision must get all of it, or would wait for ever
         progress = run.catch_up(seconds)
         revision = run.revision
-    health = run.health(PATIENCE)
+    health = run.health(PATIENCE if run.revision < SOON else 0.0)
     return {
         "name": run.name,
         "meta": {name: value for name, value in run.meta.items() if name != "sites"},

@@ -27,7 +27,7 @@ SILENT = 60.0
 """A run without an end to which nothing was written for so many seconds may have been killed."""
 MOST_ASKED = 64
 """So many groups are asked which statistics they have."""
-A_MOMENT, WAY = 0.1, 5.0
+A_MOMENT, WAY = 0.4, 5.0
 """While charts are asked for, the thread that finds the health waits, for the first seconds."""
 REST = 3.0
 """After looking at the health of a run, so many times as long nobody looks again."""
@@ -174,6 +174,8 @@ class OpenRun:
         with self.lock:
             idle = self._looker is None or not self._looker.is_alive()
             if idle and self._health.revision != self.revision and time.monotonic() >= self._rested:
+                if not seconds:  # nobody waits: who asked is about to ask for charts, which go first
+                    self._asked = time.monotonic()
                 self._looker = threading.Thread(target=self._look_aside, name="hookline-health", daemon=True)
                 self._looker.start()
         if self._looker is not None:

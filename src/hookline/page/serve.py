@@ -124,6 +124,7 @@ class Server:
         """Ends the server; a second time does nothing."""
         self._pages.closing = True
         self._server.should_exit = True
+        self._shelf.stop()
         self._thread.join()
         self._shelf.close()
         if self._door is not None:

@@ -94,6 +94,10 @@ class Shelf:
         size = sum(stat.st_size for stat in stats)
         return {"name": name, **told, "bytes": size, **state_of(facts_of["meta"], path)}
 
+    def stop(self) -> None:
+        """Has whoever reads a run stop soon."""
+        self._held.is_over = True
+
     def close(self) -> None:
         with self._lock:
             while self._open:
@@ -122,6 +126,6 @@ def _seen(path: Path) -> dict[str, Any]:
 def _last_step(file: Path) -> int:
     try:
         with closing(Reader(file)) as reader:
-            return reader.last_frame()[1]
+            return reader.glance_at_last_step()
     except RunError:  # one of many files: the page tells of it
         return -1

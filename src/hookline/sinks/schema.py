@@ -82,4 +82,6 @@ def checksum(*values: Any) -> int:
     >>> checksum(3, "fc") == checksum(3, "fc") != checksum(2, "fc")
     True
     """
-    return zlib.crc32(json.dumps(values).encode())
+    # Of whole numbers it is the text that json.dumps makes, in a third of the time: files have many thousands.
+    whole = all(type(value) is int for value in values)
+    return zlib.crc32((str(list(values)) if whole else json.dumps(values)).encode())

@@ -71,10 +71,18 @@ export class RunView {
       this.runs.push(new RunData(this.source, other, await this.source.about(other)));
     }
     this.choice.settle(first);
-    this.others = this.source.live ? (await this.source.list()).runs.filter((run) => run.name !== this.name && !run.error) : [];
+    this.others = [];
     this.#build();
     this.#update();
     this.#listen();
+    if (this.source.live) await this.#findOthers();
+  }
+
+  /** With which runs this one may be compared: the page is there before they are. */
+  async #findOthers() {
+    const { runs } = await this.source.list();
+    this.others = runs.filter((run) => run.name !== this.name && !run.error);
+    this.#controls();
   }
 
   /** The step that is looked at: the chosen one, or the latest. */
