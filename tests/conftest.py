@@ -1,6 +1,7 @@
 """Shared fixtures: every specimen of the zoo, and small helpers over structures."""
 
 import signal
+import sys
 
 import pytest
 import torch
@@ -76,6 +77,13 @@ def graphs(fresh_compiler):
 def listens_to_ctrl_c():
     """For `preexec_fn`: what a shell starts in the background ignores Ctrl-C, and so do its children."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+@pytest.fixture(autouse=True)
+def _as_if_there_were_one_thread():
+    """Once calls come from other threads, all tensors get views; not so in the tests after that."""
+    if (passages := sys.modules.get("hookline.backends.torch.passages")) is not None:
+        passages.threads.several = False
 
 
 @pytest.fixture(autouse=True, scope="session")

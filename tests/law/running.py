@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, Phase, assume, given, note, seed, settings
 from hypothesis.strategies import SearchStrategy
 
 import hookline
-from hookline.backends.torch.ports import AGAIN
+from hookline.backends.torch.ports import AGAIN, WRITTEN
 from law.asking import Run
 from law.networks import Program, Write
 
@@ -42,15 +42,15 @@ def law(
 
 
 def judge(wrong: str, program: Program) -> None:
-    """Fails if anything is wrong, but for what the audit says: where a tensor left at several places and one of
-    them is written to, its gradient may be told at another."""
+    """Fails if anything is wrong, but for what the audit says: where a tensor came in or left at several places
+    and is written to at one of them, its gradient may be told at another."""
     if not wrong:
         return
     run = Run(program)
     with hookline.record(run.model, inputs=True, grads=True) as rec:
         run.both()
     writes = any(isinstance(step, Write) for module in program.modules for step in module.body)
-    assume(not (writes and any(AGAIN in (entry.why or "") for entry in rec.audit())))
+    assume(not (writes and any(told in (entry.why or "") for entry in rec.audit() for told in (AGAIN, WRITTEN))))
     raise AssertionError(wrong)
 
 

@@ -140,3 +140,34 @@ def test_a_module_that_is_called_with_what_it_returned_has_two_calls(by_name):
     with hookline.register_backward_pre_hook(model, lambda module, out: told.append(firsts(out)), "part"):
         model(torch.ones(2, requires_grad=True)).sum().backward()
     assert told == [(None, None, 1), (None, None, 1)]
+
+
+@pytest.mark.parametrize("also", [False, True])
+@pytest.mark.parametrize("is_view", [False, True])
+def test_an_input_whose_part_is_written_to_and_that_is_returned_has_its_gradient(is_view, also):
+    """A view that left as it came was not looked at after the writing, and its gradient was lost."""
+
+    def forward(self, x):
+        x[:1].mul_(0.5)
+        return (x * 2, x) if also else x
+
+    x = torch.ones(2, requires_grad=True)
+    inner = x * 1
+    with hookline.record(model := Made(forward), grads=True) as rec:
+        out = model(inner.view_as(inner) if is_view else inner)
+        (sum(one.sum() for one in out) if also else out.sum()).backward()
+    assert torch.equal(rec[""].grad_input[0], x.grad)
+
+
+def test_one_tensor_at_two_places_that_is_written_to_is_told_in_the_audit():
+    """Which of the places a part of it was taken from, nothing tells."""
+
+    def forward(self, one, two):
+        part = two[:1]
+        part.mul_(0.5)
+        return part * 2
+
+    inner = torch.ones(2, requires_grad=True) * 1
+    with hookline.record(model := Made(forward), grads=True) as rec:
+        model(inner, inner).sum().backward()
+    assert "may be told at another" in rec.audit()[""].why

@@ -6,6 +6,8 @@ HOOKLINE_LAW=10000 tries each law on so many networks, HOOKLINE_LAW_SEED=1 on ot
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import replace
 from typing import Any
 
@@ -20,6 +22,7 @@ from law.asking import HOOKS, OBSERVERS, REPLACERS, Replaced, Run, Told
 from law.comparing import difference, zeros_or_none
 from law.generate import EVERYTHING, PLAIN, REENTRANT, networks
 from law.judging import JUDGES, REPEATABLE, disagreement
+from law.networks import Program
 from law.reference import by_hand
 from law.running import judge, law
 
@@ -92,6 +95,35 @@ def test_every_backward_tells_the_same(program, way, how):
     backward, times = BACKWARDS[how]
     wrong = JUDGES[way](Run(program), by_hand(program), backward, times)
     judge(wrong, program)
+
+
+def from_a_thread(program: Program) -> Run:
+    """Inputs and loss are made here, the model is called by another thread, which numbers its nodes from zero."""
+    run = Run(program)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        with ThreadPoolExecutor(1) as pool:
+            return pool.submit(copy_context().run, run.model, *args, **kwargs).result()
+
+    run.call = call
+    return run
+
+
+@pytest.mark.parametrize("way", JUDGES)
+@law(networks(), examples=20)
+def test_calls_of_other_threads_have_the_gradients_of_their_own_places(program, way):
+    wrong = JUDGES[way](from_a_thread(program), by_hand(program))
+    judge(wrong, program)
+
+
+@pytest.mark.parametrize("way", OBSERVERS)
+@law(networks(), examples=20)
+def test_looking_at_calls_of_other_threads_changes_no_bit(program, way):
+    program = replace(program, dtype="float32")
+    plain, seen = from_a_thread(program).both(), from_a_thread(program)
+    with OBSERVERS[way](seen.model):
+        seen.both()
+    assert alike(seen, plain)
 
 
 def with_penalty(run: Run) -> None:

@@ -25,7 +25,7 @@ from typing import Any
 import torch
 
 from hookline.backends.torch.births import births
-from hookline.backends.torch.compat import EngineRun, graph_task, sequence_number
+from hookline.backends.torch.compat import EngineRun, graph_task, node_number, sequence_number
 from hookline.backends.torch.graph import Graph
 from hookline.backends.torch.leaves import Edge, Region, edge_of_root
 from hookline.backends.torch.ledgers import Claim, Entry, Ledger, Source, same, total
@@ -137,7 +137,13 @@ class Backward:
             claim = self._claims[id(port)] = Claim(passage, port)
         # What shows through an output comes of what is done after the call.
         span = (port.low, port.high) if through is None else (port.high, FOREVER)
-        claim.sources.append(Source(self._ledger(found), span, region, through))
+        if port.own and region is None and through is None:
+            span = -1, FOREVER
+        source = Source(self._ledger(found), span, region, through)
+        if port.outward and source.written is None:
+            # No node that is older than the call uses its output, but for those of another thread.
+            source.below = passage.span[0] or node_number(found[0])
+        claim.sources.append(source)
 
     def _ledger(self, edge: Edge) -> Ledger:
         found = self._ledgers.get(edge)

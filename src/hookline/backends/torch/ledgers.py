@@ -139,13 +139,15 @@ class Source:
     views of one part are known by their nodes, `view` is that of this one.
     """
 
-    __slots__ = ("high", "ledger", "low", "others", "region", "through", "view")
+    __slots__ = ("below", "high", "ledger", "low", "others", "region", "through", "view")
 
     def __init__(
         self, ledger: Ledger, span: tuple[int, int], region: Region | None = None, through: Region | None = None
     ) -> None:
         self.ledger, self.region, self.through = ledger, region, through
         self.low, self.high = span
+        self.below = -1
+        """Nodes of lower numbers count as well: another thread made them."""
         self.others: list[Source] = []
         self.view = 0
 
@@ -155,7 +157,7 @@ class Source:
         return self.through or self.region
 
     def covers(self, birth: int) -> bool:
-        return self.low <= birth < self.high
+        return self.low <= birth < self.high or birth < self.below
 
     def is_used(self) -> bool:
         """Whether anything comes from here."""

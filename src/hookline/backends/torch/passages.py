@@ -42,13 +42,15 @@ from hookline.backends.torch.leaves import (
     replaced_at,
     written,
 )
-from hookline.backends.torch.marks import marked, viewed
+from hookline.backends.torch.marks import VIEW, marked, viewed
 from hookline.backends.torch.ports import (
     AGAIN,
     FOREVER,
     ONLY,
     SHARED,
+    THREADS,
     UNTOLD,
+    WRITTEN,
     Port,
     goes_on_as,
     mark,
@@ -60,8 +62,25 @@ from hookline.backends.torch.simple import hear_simply
 Tensor = torch.Tensor
 
 
+class Threads:
+    """Whether calls came from a thread other than the main one.
+
+    Each thread numbers its nodes from zero: those of others can't be told from those of a call by their numbers.
+    Then every tensor that enters or leaves gets a view: what comes to its edge is of the port, and of nobody else.
+    """
+
+    several = False
+
+
+threads = Threads()
+
+
 class _Thread(threading.local):
     """Of one thread: which call was left last, and how many passages a backward has to look up."""
+
+    def __init__(self) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            threads.several = True
 
     call = 0
     known: frozenset[int] = frozenset()  # the ids of the tensors that left that call, each on its own
@@ -114,7 +133,7 @@ class Passage:
         live, self.places_in = live_leaves((args, kwargs))
         self.live = len(live)
         if live:
-            if self.live > 1 or (self.joint_in is not None and live[0][0].grad_fn is None):
+            if self.live > 1 or threads.several or (self.joint_in is not None and live[0][0].grad_fn is None):
                 args, kwargs = self._told_apart(args, kwargs, live)
             else:
                 self._add_input(live[0][0], (live[0][1],))
@@ -126,7 +145,7 @@ class Passage:
     def _enter_plainly(self, leaf: Tensor) -> bool:
         """The one port of a call that gets one tensor, as most calls do; False if that is a leaf or a view."""
         node = leaf.grad_fn
-        if node is None or is_view(leaf) or not is_live(leaf):
+        if node is None or threads.several or is_view(leaf) or not is_live(leaf):
             return False
         port = Port(ONLY, outward=False)
         port.edge = node, leaf.output_nr
@@ -140,16 +159,16 @@ class Passage:
         for leaf, number in live:
             seen.setdefault(id(leaf), []).append(number)
         # A leaf's node runs as soon as it can, not in order of age: too early for a hook that wants all gradients.
-        early = self.joint_in is not None
-        if len(seen) == len(live) and not (early and any(leaf.grad_fn is None for leaf, _ in live)):
-            for leaf, number in live:
-                self._add_input(leaf, (number,))
-            return args, kwargs
+        early, every = self.joint_in is not None, threads.several
         new = {
             number: viewed(leaf)
             for leaf, number in live
-            if number != seen[id(leaf)][0] or (early and leaf.grad_fn is None)
+            if every or number != seen[id(leaf)][0] or (early and leaf.grad_fn is None)
         }
+        if not new:
+            for leaf, number in live:
+                self._add_input(leaf, (number,))
+            return args, kwargs
         given = args, kwargs
         args, kwargs = replaced_at(given, new)
         self._copies = Copies()
@@ -162,6 +181,9 @@ class Passage:
             mine = apart[id(entered[number])]
             if mine[0] == number:
                 self._add_input(entered[number], tuple(mine))
+                self.inputs[-1].own = every and entered[number] is new[number]
+        if every:
+            self.remark = THREADS
         if len(seen) < len(live):
             self.remark = SHARED if all(len(mine) == 1 for mine in apart.values()) else UNTOLD
         return args, kwargs
@@ -181,17 +203,21 @@ class Passage:
         plain = type(output) is Tensor and self._is_plain(output, call, references)
         if plain and self._leave_plainly(output, call):
             return output
-        versions, self._versions = self._versions, ()
-        written_to = any(written(leaf, before) for leaf, before in versions)
-        if call != _thread.call:  # else a hook before has looked at the views already
-            _thread.looking = sequence_number()
-        for port in self.inputs if versions else ():
-            seen = port.seen_last(_thread.looking) if written_to and port.seen_last is not None else 0
-            port.seen_last = (lambda now, seen=seen: seen) if seen else None
         if self._copies is not None:
             self._copies.write_back()
         spare = kept.ids(output, references)  # before anything here holds a tensor of it
         live, self.places_out = live_leaves(output)
+        versions, self._versions = self._versions, ()
+        written_to = any(written(leaf, before) for leaf, before in versions)
+        if call != _thread.call:  # else a hook before has looked at the views already
+            for leaf, _ in live:
+                leaf.grad_fn  # noqa: B018  what leaves is looked at: a view that was written to gets another node then
+            _thread.looking = sequence_number()
+        for port in self.inputs if versions else ():
+            seen = port.seen_last(_thread.looking) if written_to and port.seen_last is not None else 0
+            port.seen_last = (lambda now, seen=seen: seen) if seen else None
+        if written_to and self.remark == SHARED:
+            self.remark = WRITTEN
         if call == _thread.call:
             spare -= _thread.known  # torch still has the result of the hook before, and views hold their base
         if not live:
@@ -207,6 +233,8 @@ class Passage:
         """Whether a call is of the plainest kind: a tensor that nobody else has, and that is no view, left it, no
         view came in and no copy, no call within it has to be looked up, and nobody else has hooked it."""
         node, inputs = output.grad_fn, self.inputs
+        if threads.several:
+            return False
         if node is None or call == _thread.call or self._versions or self._copies or self.joint_out is not None:
             return False
         if (self.start and _thread.looked_up != self._before) or (not inputs and not is_live(output)):
@@ -245,12 +273,12 @@ class Passage:
 
     def _on_their_own(self, output: Any, live: Live, spare: set[int]) -> tuple[Any, Live]:
         """The output with a view in place of every tensor that is known by another name too."""
-        entered = {port.edge for port in self.inputs}
+        entered, every = {port.edge for port in self.inputs}, threads.several
         new: dict[int, Tensor] = {}
         seen: set[int] = set()
         for leaf, number in live:
             node = leaf.grad_fn
-            if node is None or id(leaf) in spare or id(leaf) in seen or (node, leaf.output_nr) in entered:
+            if every or node is None or id(leaf) in spare or id(leaf) in seen or (node, leaf.output_nr) in entered:
                 alias = viewed(leaf)
                 if alias is not leaf:
                     new[number] = alias
@@ -275,10 +303,12 @@ class Passage:
             port.high = end
         regions: list[tuple[Edge, Region]] = []
         for leaf, number in live:
-            if (node := leaf.grad_fn) is None:
+            node: Any = leaf.grad_fn
+            if node is None:
                 continue  # a parameter without views, or in something that can't be rebuilt: its node is for good
             port = Port((number,), outward=True)
             port.low, port.high = end, FOREVER
+            port.own = threads.several and VIEW in node.metadata
             self.outputs = *self.outputs, port
             mark(node, leaf.output_nr, self, port)
             found = region_of(leaf) if is_view(leaf) else None

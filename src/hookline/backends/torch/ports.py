@@ -34,17 +34,27 @@ AGAIN = (
     "one tensor left at several places; where one of them is written to in place later, what comes back to it may "
     "be told at another"
 )
+WRITTEN = (
+    "one tensor came in at several places and was written to in place; what comes back to it may be told at "
+    "another of these places"
+)
+THREADS = (
+    "calls came from several threads, so tensors that came in or left were told apart by views; code that "
+    "compares them by `is` may take another way"
+)
 UNTOLD = "one tensor that has no views came in at several places; their gradients could not be told apart"
 
 
 class Port:
     """The gradient of one tensor that enters or leaves a call: what an edge gets from nodes of a span."""
 
-    __slots__ = ("base", "edge", "high", "low", "numbers", "outward", "region", "seen_last", "through")
+    __slots__ = ("base", "edge", "high", "low", "numbers", "outward", "own", "region", "seen_last", "through")
 
     def __init__(self, numbers: tuple[int, ...], *, outward: bool) -> None:
         self.numbers, self.outward = numbers, outward
         self.low = self.high = 0
+        self.own = False
+        """Whether nobody else sends to its edge, whatever the numbers of nodes are."""
         # Of an input: edges, whose nodes are older than the call. Those of an output are known by the node that
         # holds this port: a reference to it from here would close a cycle through C++.
         self.edge: Edge | None = None
