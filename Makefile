@@ -23,7 +23,8 @@ TORCHES ?= 2.6.0 2.14.1 2.15.0
 VERSIONS := .venv-versions-$(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 CONTRACT ?= $(addprefix tests/,test_versions.py test_torch_private.py test_zoo.py test_contract.py \
 	test_gradients.py test_properties.py test_blocks.py test_threads.py test_compiled.py \
-	test_compiled_gradients.py law/test_findings.py law/test_findings_outputs.py)
+	test_compiled_gradients.py law/test_law.py law/test_findings.py law/test_findings_outputs.py \
+	law/test_findings_writes.py law/test_findings_threads.py)
 
 .PHONY: setup demo test test-trainers test-frameworks test-versions test-sinks test-browser check bench clean
 .SECONDARY:

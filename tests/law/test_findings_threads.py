@@ -97,3 +97,25 @@ def test_calls_of_the_main_thread_alone_get_no_view():
         x = torch.randn(2, 4, requires_grad=True) * 1
         model(x).sum().backward()
     assert seen[0] is x
+
+
+def test_a_recording_beside_an_edit_sees_what_went_on_in_a_thread():
+    model, x = nn.Sequential(nn.Linear(4, 4), nn.Tanh()), torch.randn(2, 4, requires_grad=True)
+    seen = []
+    double = {("0", "grad_output"): lambda grad: grad * 2, ("1", "grad_input"): lambda grads: (grads[0] * 3,)}
+    hook = hookline.register_backward_hook(model[0], lambda module, given, out: seen.append((given[0], out[0])))
+    with hook, hookline.edit(model, double), hookline.record(model, grads=True) as rec:
+        in_a_thread(model, x).sum().backward()
+    ((given, out),) = seen
+    assert torch.equal(rec["0"].grad_output, rec["1"].grad_input[0] * 2)
+    assert torch.equal(given, rec["0"].grad_input[0]) and torch.equal(out, rec["0"].grad_output)
+    assert torch.equal(rec["0"].grad_input[0], x.grad)
+
+
+def test_a_long_chain_of_identities_in_a_thread_has_its_gradients():
+    """Each of them hands a view on, and each view is one of a view."""
+    model, x = nn.Sequential(*(nn.Identity() for _ in range(1500))), torch.ones(2, requires_grad=True)
+    with hookline.record(model, grads=True) as rec:
+        out = in_a_thread(model, x)
+        (out.sum() + (out * 2).sum()).backward()
+    assert rec["1499"].grad_output.tolist() == [3, 3] and x.grad.tolist() == [3, 3]

@@ -44,10 +44,11 @@ tensor's values in this process's memory; None as layout where they lie behind e
 class Listening(Protocol):
     """One call's way through a module with its gradients heard and nothing changed.
 
-    `remark` says in the audit what looking may have changed.
+    `remark` says in the audit what looking may have changed; `on_doubt` is told what a backward finds to remark.
     """
 
     remark: str | None
+    on_doubt: Callable[[str], None] | None
 
     def enter(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
         """The arguments to go on with."""

@@ -97,6 +97,7 @@ class Passage:
     """One call's way through a module, by taps on inputs and outputs. `live` of the `places` have one."""
 
     remark: str | None = None
+    on_doubt: Callable[[str], None] | None = None
     live = places = 0
 
     def __init__(self, tapping: Tapping, inwards: Callable[[Any, Found, int], Any], on_output: GradSink) -> None:

@@ -99,6 +99,8 @@ class Call:
     _backward = -1
     sequence = 0
     repeated_in: Any = None
+    doubt: str | None = None
+    """What the audit has to say of its gradients."""
 
     def __init__(self, site: str, order: int, store: Store | None = None) -> None:
         # The name, not the SiteRecord: a cycle would keep a dropped recording's memory until gc runs.
@@ -145,6 +147,9 @@ class Call:
 
     def take_output_grad(self, numbers: Sequence[int], grad: Any) -> None:
         self._take(self._grads_out, numbers, grad)
+
+    def note_doubt(self, sentence: str) -> None:
+        self.doubt = sentence
 
     def _forget_grads(self) -> None:
         for grads in (self._grads_in or {}, self._grads_out or {}):

@@ -38,7 +38,8 @@ def explain(
         else:
             record.why = why_silent(backend, tree, record.name, fired, silent)
         repeats = f"its forward was repeated {times(record.repeats)} in a backward" if record.repeats else None
-        record.why = joined(record.why, record.remark, not_kept.get(record.name), repeats)
+        doubts = dict.fromkeys(call.doubt for call in record.calls)
+        record.why = joined(record.why, record.remark, *doubts, not_kept.get(record.name), repeats)
     for name, remark in backend.remarks(tree.modules).items():
         site_record = recorder.recording._asked.get(name)
         if site_record is not None and site_record.calls:

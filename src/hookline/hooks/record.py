@@ -304,6 +304,7 @@ class _FullSiteRecorder(_SiteRecorder):
             if recorder.grads:
                 call.sequence = backend.sequence_number()
                 listener = backend.listener(call.take_input_grad, call.take_output_grad, self.memory)
+                listener.on_doubt = call.note_doubt
                 single = len(args) == 1 and not kwargs and type(args[0]) is recorder.tensor
                 call.expect_grads(ONE_ARGUMENT if single else slotted((args, kwargs), recorder.tensor)[0])
         if call is None and listener is None:

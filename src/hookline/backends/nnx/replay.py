@@ -25,6 +25,7 @@ class Ear:
     """Waits for the gradients of one call."""
 
     remark: str | None = None
+    on_doubt: Callable[[str], None] | None = None
 
     def __init__(self, on_input: GradSink | None, on_output: GradSink) -> None:
         self._sinks = {"input": on_input, "output": on_output}

@@ -28,10 +28,10 @@ from hookline.backends.torch.births import births
 from hookline.backends.torch.compat import EngineRun, graph_task, node_number, sequence_number
 from hookline.backends.torch.graph import Graph
 from hookline.backends.torch.leaves import Edge, Region, edge_of_root
-from hookline.backends.torch.ledgers import Claim, Entry, Ledger, Source, same, total
+from hookline.backends.torch.ledgers import Claim, Entry, Ledger, Source, regroup, same, total
 from hookline.backends.torch.marks import VIEW
 from hookline.backends.torch.passages import Passage
-from hookline.backends.torch.ports import FOREVER, Port, ports_at
+from hookline.backends.torch.ports import FOREVER, PART, Port, ports_at
 
 Tensor = torch.Tensor
 
@@ -193,8 +193,7 @@ class Backward:
         for root, seed in seeds:
             if seed is not None and (ledger := self._ledger_of(root)) is not None:
                 ledger.seeds += 1
-        for node, above in self._views.items():
-            self._choose_for_view(node, above)
+        regroup(self._views, self._ledgers)
         for ledger in self._ledgers.values():
             ledger.at_owner |= any(claim.replaces for claim in ledger.claims)
             for claim in ledger.claims:
@@ -218,23 +217,6 @@ class Backward:
             and (len(claim.passage.outputs) == 1 or not claim.replaces)
             and all(source.covers(birth) for _, _, birth in ledger.users)
         )
-
-    def _choose_for_view(self, node: Any, above: Ledger) -> None:
-        """Has a sum made anew where a view of hookline's changed the order of adding."""
-        chain = [above]
-        below = self._ledgers[node.next_functions[0]]
-        while below.node in self._views:
-            chain.append(below)
-            below = self._ledgers[below.node.next_functions[0]]
-        if self._count(below) > 1:
-            for ledger in (*chain, below):
-                ledger.by_entries = ledger.regrouped = True
-            below.at_owner = True
-
-    def _count(self, ledger: Ledger) -> int:
-        """How many gradients come to an edge, whatever views of hookline's they come through."""
-        through = (self._views.get(node) for node, _, _ in ledger.users)
-        return ledger.seeds + sum(1 if one is None else self._count(one) for one in through)
 
     def _place(self) -> None:
         sent: dict[Any, list[tuple[int, Ledger, Ledger | None]]] = {}
@@ -338,6 +320,8 @@ class Backward:
             share = _without_graph(claim)
             if share is not None:
                 passage.tell(port, share, self._task)
+                if port.handed_on and passage.on_doubt is not None and claim.is_in_part():
+                    passage.on_doubt(PART)
             return
         if not port.outward:
             for out in passage.outputs:  # in a run for some inputs, not all that they wait for comes

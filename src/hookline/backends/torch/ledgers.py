@@ -96,11 +96,12 @@ class Ledger:
 
     def forget(self) -> None:
         """Lets go of what came, here and at the views through which it came, if it was told."""
-        if all(claim.done for claim in self.claims):
-            for entry in self.entries:
-                if entry.through is not None:
-                    entry.through.forget()
-            self.entries, self.came, self.arrived = [], [], None
+        waiting = [self]
+        while waiting:
+            ledger = waiting.pop()
+            if all(claim.done for claim in ledger.claims):
+                waiting += [entry.through for entry in ledger.entries if entry.through is not None]
+                ledger.entries, ledger.came, ledger.arrived = [], [], None
 
     def waiting_for(self, birth: int) -> Iterator[Claim]:
         """The claims that get a part from a node of this birth."""
@@ -123,11 +124,31 @@ class Ledger:
         return len(grads) < 3 and all(_layout(grad) == _layout(grads[0]) for grad in grads)
 
     def _flat(self) -> Iterator[tuple[int, Tensor]]:
-        for entry in self.entries:
+        waiting = list(self.entries)
+        while waiting:
+            entry = waiting.pop()
             if entry.through is None or entry.through.replaced or not entry.through.by_entries:
                 yield entry.order, entry.grad
             else:
-                yield from entry.through._flat()
+                waiting += entry.through.entries
+
+
+def regroup(views: dict[Any, Ledger], ledgers: dict[Edge, Ledger]) -> None:
+    """Has sums made anew where views of hookline's, by their nodes, changed the order of adding."""
+    below = [ledgers[node.next_functions[0]] for node in views]
+    for bottom in {id(ledger): ledger for ledger in below if ledger.node not in views}.values():
+        # How many gradients come to the edge, whatever views they come through.
+        count, found, waiting = 0, [bottom], [bottom]
+        while waiting:
+            ledger = waiting.pop()
+            above = [views[node] for node, _, _ in ledger.users if node in views]
+            count += ledger.seeds + len(ledger.users) - len(above)
+            found += above
+            waiting += above
+        if count > 1:
+            for ledger in found:
+                ledger.by_entries = ledger.regrouped = True
+            bottom.at_owner = True
 
 
 class Source:
@@ -199,6 +220,11 @@ class Source:
         for region in self._owners(entry):
             left = region.without(left)
         return bool((left if self.region is None else self.region.of(left)).any())
+
+    def is_in_part(self, entry: Entry) -> bool:
+        """Whether what was written is less than the view shows."""
+        layouts = self.ledger.looked(entry.node).values()
+        return self.written is not None and not any(self.written.is_at(*layout) for layout in layouts)
 
     def put(self, new: Tensor | None) -> None:
         """Has `new`, of the port's shape, stand for all entries; None for nothing."""
@@ -284,6 +310,10 @@ class Claim:
         if ledger is not None and not ledger.replaced and not (ledger.arrived is None and ledger.by_entries):
             return ledger.arrived
         return total(source.value(entry) for source in self.sources for entry in source.entries())
+
+    def is_in_part(self) -> bool:
+        """Whether something came of writing into a part of a view, which may be a part of another view as well."""
+        return any(source.is_in_part(entry) for source in self.sources for entry in source.entries())
 
     def replace(self, new: Tensor) -> None:
         """Has `new` go on in place of what came: where something was written into a view, there."""

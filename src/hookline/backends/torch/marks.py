@@ -58,6 +58,12 @@ class Marked:
 marked = Marked()
 
 
+def is_own(leaf: Tensor) -> bool:
+    """Whether `leaf` is a view that hookline made, and was not written to since."""
+    node: Any = leaf.grad_fn
+    return node is not None and VIEW in node.metadata
+
+
 def viewed(leaf: Tensor) -> Tensor:
     """A view of all of `leaf` for a port of its own; `leaf` itself where there is no such view."""
     view = aliased(leaf)

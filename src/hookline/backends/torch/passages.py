@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import threading
 import weakref
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -42,7 +43,7 @@ from hookline.backends.torch.leaves import (
     replaced_at,
     written,
 )
-from hookline.backends.torch.marks import VIEW, marked, viewed
+from hookline.backends.torch.marks import is_own, marked, viewed
 from hookline.backends.torch.ports import (
     AGAIN,
     FOREVER,
@@ -88,6 +89,7 @@ class _Thread(threading.local):
     span = (0, 0)
     looked_up = 0
     looking = 0  # the number of the next node when its first hook came
+    handed_on = (0, 0, 0)  # the ids of args and kwargs that a hook handed on last, and the number of the next node
 
 
 _thread = _Thread()
@@ -105,6 +107,7 @@ class Passage:
     on_output: GradSink | None = None
     joint_in: JointSink | None = None
     joint_out: JointSink | None = None
+    on_doubt: Callable[[str], None] | None = None
     remark: str | None = None
     simple = True
     by_ledger = False
@@ -160,14 +163,17 @@ class Passage:
             seen.setdefault(id(leaf), []).append(number)
         # A leaf's node runs as soon as it can, not in order of age: too early for a hook that wants all gradients.
         early, every = self.joint_in is not None, threads.several
+        # By another hook of this very call: it is the very tuple and dict, and no node was made since.
+        handed_on = _thread.handed_on == (id(args), id(kwargs), sequence_number())
         new = {
             number: viewed(leaf)
             for leaf, number in live
-            if every or number != seen[id(leaf)][0] or (early and leaf.grad_fn is None)
+            if (every and not handed_on) or number != seen[id(leaf)][0] or (early and leaf.grad_fn is None)
         }
         if not new:
             for leaf, number in live:
                 self._add_input(leaf, (number,))
+                self.inputs[-1].own = every and is_own(leaf)
             return args, kwargs
         given = args, kwargs
         args, kwargs = replaced_at(given, new)
@@ -181,9 +187,9 @@ class Passage:
             mine = apart[id(entered[number])]
             if mine[0] == number:
                 self._add_input(entered[number], tuple(mine))
-                self.inputs[-1].own = every and entered[number] is new[number]
+                self.inputs[-1].own = every and is_own(entered[number])
         if every:
-            self.remark = THREADS
+            self.remark, _thread.handed_on = THREADS, (id(args), id(kwargs), sequence_number())
         if len(seen) < len(live):
             self.remark = SHARED if all(len(mine) == 1 for mine in apart.values()) else UNTOLD
         return args, kwargs
@@ -225,7 +231,7 @@ class Passage:
             return output
         if not self.start:  # it was not entered: only outputs are asked for
             self._before = _thread.looked_up
-        output, live = self._on_their_own(output, live, spare)
+        output, live = self._on_their_own(output, live, spare, call)
         self._settle(live, call, simple=not (written_to or plain))
         return output
 
@@ -271,14 +277,16 @@ class Passage:
         self._settle([(alias, number) for number, alias in new.items()], -1, simple=True)
         return tuple(new.get(number, tensor) for number, tensor in enumerate(tensors))
 
-    def _on_their_own(self, output: Any, live: Live, spare: set[int]) -> tuple[Any, Live]:
+    def _on_their_own(self, output: Any, live: Live, spare: set[int], call: int) -> tuple[Any, Live]:
         """The output with a view in place of every tensor that is known by another name too."""
         entered, every = {port.edge for port in self.inputs}, threads.several
+        known = _thread.known if call == _thread.call else ()
         new: dict[int, Tensor] = {}
         seen: set[int] = set()
         for leaf, number in live:
             node = leaf.grad_fn
-            if every or node is None or id(leaf) in spare or id(leaf) in seen or (node, leaf.output_nr) in entered:
+            again = every and id(leaf) not in known
+            if again or node is None or id(leaf) in spare or id(leaf) in seen or (node, leaf.output_nr) in entered:
                 alias = viewed(leaf)
                 if alias is not leaf:
                     new[number] = alias
@@ -308,7 +316,7 @@ class Passage:
                 continue  # a parameter without views, or in something that can't be rebuilt: its node is for good
             port = Port((number,), outward=True)
             port.low, port.high = end, FOREVER
-            port.own = threads.several and VIEW in node.metadata
+            port.own, port.handed_on = threads.several and is_own(leaf), is_own(leaf)
             self.outputs = *self.outputs, port
             mark(node, leaf.output_nr, self, port)
             found = region_of(leaf) if is_view(leaf) else None

@@ -38,6 +38,10 @@ WRITTEN = (
     "one tensor came in at several places and was written to in place; what comes back to it may be told at "
     "another of these places"
 )
+PART = (
+    "it handed a tensor on, and a part of that was written to in place later; what comes back to the part is told "
+    "here, even if it was taken from the same tensor elsewhere"
+)
 THREADS = (
     "calls came from several threads, so tensors that came in or left were told apart by views; code that "
     "compares them by `is` may take another way"
@@ -48,11 +52,25 @@ UNTOLD = "one tensor that has no views came in at several places; their gradient
 class Port:
     """The gradient of one tensor that enters or leaves a call: what an edge gets from nodes of a span."""
 
-    __slots__ = ("base", "edge", "high", "low", "numbers", "outward", "own", "region", "seen_last", "through")
+    __slots__ = (
+        "base",
+        "edge",
+        "handed_on",
+        "high",
+        "low",
+        "numbers",
+        "outward",
+        "own",
+        "region",
+        "seen_last",
+        "through",
+    )
 
     def __init__(self, numbers: tuple[int, ...], *, outward: bool) -> None:
         self.numbers, self.outward = numbers, outward
         self.low = self.high = 0
+        self.handed_on = False
+        """Of an output: whether somebody else has the same tensor."""
         self.own = False
         """Whether nobody else sends to its edge, whatever the numbers of nodes are."""
         # Of an input: edges, whose nodes are older than the call. Those of an output are known by the node that
