@@ -82,8 +82,8 @@ def listens_to_ctrl_c():
 @pytest.fixture(autouse=True)
 def _as_if_there_were_one_thread():
     """Once calls come from other threads, all tensors get views; not so in the tests after that."""
-    if (passages := sys.modules.get("hookline.backends.torch.passages")) is not None:
-        passages.threads.several = False
+    if (module := sys.modules.get("hookline.backends.torch.threads")) is not None:
+        module.threads.several = False
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -15,15 +15,7 @@ from hookline.errors import RunError, printable
 from hookline.sinks.columns import more_of
 from hookline.sinks.entries import Entry, Frame, check, histograms_of, keys_of, last_of_each, overlapping
 from hookline.sinks.facts import checked_facts, checked_recording, checked_series
-from hookline.sinks.frames import (
-    LARGEST,
-    Block,
-    Damaged,
-    Row,
-    rows_of,
-    unpack_columns,
-    unseal,
-)
+from hookline.sinks.frames import LARGEST, Block, Damaged, Row, rows_of, unpack_columns, unseal
 from hookline.sinks.opening import LONG, SHORT, Source
 from hookline.sinks.schema import GROUP, META, VERSION, Format, Kept, checksum, format_of
 
@@ -146,9 +138,8 @@ class Reader:
     def last_frame(self) -> tuple[int, int]:
         """The number of the frame that was written last, and the largest step; 0 and -1 where there is none."""
         self._look()
-        return (self._entries[-1].number if self._entries else 0), max(
-            (one.last for one in self._entries), default=-1
-        )
+        steps = [one.last for one in self._entries]
+        return (self._entries[-1].number, max(steps)) if steps else (0, -1)
 
     def glance_at_last_step(self) -> int:
         """The largest step as one frame tells it, without a look at the others; -1 where there is none."""

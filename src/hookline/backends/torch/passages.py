@@ -19,7 +19,6 @@ Most calls are simple: hooks on one or two nodes tell all. Others are looked up 
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections.abc import Callable
 from functools import partial
@@ -59,40 +58,9 @@ from hookline.backends.torch.ports import (
     number_of_held,
 )
 from hookline.backends.torch.simple import hear_simply
+from hookline.backends.torch.threads import here, threads
 
 Tensor = torch.Tensor
-
-
-class Threads:
-    """Whether calls came from a thread other than the main one.
-
-    Each thread numbers its nodes from zero: those of others can't be told from those of a call by their numbers.
-    Then every tensor that enters or leaves gets a view: what comes to its edge is of the port, and of nobody else.
-    """
-
-    several = False
-
-
-threads = Threads()
-
-
-class _Thread(threading.local):
-    """Of one thread: which call was left last, and how many passages a backward has to look up."""
-
-    def __init__(self) -> None:
-        if threading.current_thread() is not threading.main_thread():
-            threads.several = True
-
-    call = 0
-    known: frozenset[int] = frozenset()  # the ids of the tensors that left that call, each on its own
-    group = 0
-    span = (0, 0)
-    looked_up = 0
-    looking = 0  # the number of the next node when its first hook came
-    handed_on = (0, 0, 0)  # the ids of args and kwargs that a hook handed on last, and the number of the next node
-
-
-_thread = _Thread()
 
 
 class Passage:
@@ -130,7 +98,9 @@ class Passage:
 
     def enter(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
         """The arguments to go on with."""
-        self._before = _thread.looked_up
+        if not here.is_main:
+            threads.note()
+        self._before = here.looked_up
         if len(args) == 1 and not kwargs and type(leaf := args[0]) is Tensor and self._enter_plainly(leaf):
             return args, kwargs
         live, self.places_in = live_leaves((args, kwargs))
@@ -164,7 +134,7 @@ class Passage:
         # A leaf's node runs as soon as it can, not in order of age: too early for a hook that wants all gradients.
         early, every = self.joint_in is not None, threads.several
         # By another hook of this very call: it is the very tuple and dict, and no node was made since.
-        handed_on = _thread.handed_on == (id(args), id(kwargs), sequence_number())
+        handed_on = here.handed_on == (id(args), id(kwargs), sequence_number())
         new = {
             number: viewed(leaf)
             for leaf, number in live
@@ -189,7 +159,7 @@ class Passage:
                 self._add_input(entered[number], tuple(mine))
                 self.inputs[-1].own = every and is_own(entered[number])
         if every:
-            self.remark, _thread.handed_on = THREADS, (id(args), id(kwargs), sequence_number())
+            self.remark, here.handed_on = THREADS, (id(args), id(kwargs), sequence_number())
         if len(seen) < len(live):
             self.remark = SHARED if all(len(mine) == 1 for mine in apart.values()) else UNTOLD
         return args, kwargs
@@ -206,6 +176,8 @@ class Passage:
     def leave(self, output: Any, call: int, references: int) -> Any:
         """The output to go on with. `call` is one number for all hooks of a call, and no other call's;
         `references` is what the hook counted of `output`."""
+        if not self.start and not here.is_main:
+            threads.note()
         plain = type(output) is Tensor and self._is_plain(output, call, references)
         if plain and self._leave_plainly(output, call):
             return output
@@ -215,22 +187,22 @@ class Passage:
         live, self.places_out = live_leaves(output)
         versions, self._versions = self._versions, ()
         written_to = any(written(leaf, before) for leaf, before in versions)
-        if call != _thread.call:  # else a hook before has looked at the views already
+        if call != here.call:  # else a hook before has looked at the views already
             for leaf, _ in live:
                 leaf.grad_fn  # noqa: B018  what leaves is looked at: a view that was written to gets another node then
-            _thread.looking = sequence_number()
+            here.looking = sequence_number()
         for port in self.inputs if versions else ():
-            seen = port.seen_last(_thread.looking) if written_to and port.seen_last is not None else 0
+            seen = port.seen_last(here.looking) if written_to and port.seen_last is not None else 0
             port.seen_last = (lambda now, seen=seen: seen) if seen else None
         if written_to and self.remark == SHARED:
             self.remark = WRITTEN
-        if call == _thread.call:
-            spare -= _thread.known  # torch still has the result of the hook before, and views hold their base
+        if call == here.call:
+            spare -= here.known  # torch still has the result of the hook before, and views hold their base
         if not live:
             self.inputs = ()
             return output
         if not self.start:  # it was not entered: only outputs are asked for
-            self._before = _thread.looked_up
+            self._before = here.looked_up
         output, live = self._on_their_own(output, live, spare, call)
         self._settle(live, call, simple=not (written_to or plain))
         return output
@@ -241,9 +213,9 @@ class Passage:
         node, inputs = output.grad_fn, self.inputs
         if threads.several:
             return False
-        if node is None or call == _thread.call or self._versions or self._copies or self.joint_out is not None:
+        if node is None or call == here.call or self._versions or self._copies or self.joint_out is not None:
             return False
-        if (self.start and _thread.looked_up != self._before) or (not inputs and not is_live(output)):
+        if (self.start and here.looked_up != self._before) or (not inputs and not is_live(output)):
             return False
         if inputs and (node, output.output_nr) in [port.edge for port in inputs]:
             return False
@@ -251,7 +223,7 @@ class Passage:
 
     def _leave_plainly(self, output: Tensor, call: int) -> bool:
         """Does for a plain call what the rest of `leave` does for any; False if it has to be looked up."""
-        node, output_nr, end, thread = output.grad_fn, output.output_nr, sequence_number(), _thread
+        node, output_nr, end, thread = output.grad_fn, output.output_nr, sequence_number(), here
         if not hear_simply(self, node, output_nr, end):
             return False
         thread.call, thread.span, thread.looking = call, (self.start, end), end
@@ -273,14 +245,14 @@ class Passage:
         new = {number: viewed(leaf) for leaf, number in live}
         if not new:
             return tensors
-        self._before, _thread.call = _thread.looked_up, 0
+        self._before, here.call = here.looked_up, 0
         self._settle([(alias, number) for number, alias in new.items()], -1, simple=True)
         return tuple(new.get(number, tensor) for number, tensor in enumerate(tensors))
 
     def _on_their_own(self, output: Any, live: Live, spare: set[int], call: int) -> tuple[Any, Live]:
         """The output with a view in place of every tensor that is known by another name too."""
         entered, every = {port.edge for port in self.inputs}, threads.several
-        known = _thread.known if call == _thread.call else ()
+        known = here.known if call == here.call else ()
         new: dict[int, Tensor] = {}
         seen: set[int] = set()
         for leaf, number in live:
@@ -301,12 +273,12 @@ class Passage:
     def _settle(self, live: Live, call: int, *, simple: bool) -> None:
         """Makes the ports of the outputs, and has the gradients told; `simple`: perhaps it is a simple call."""
         end = sequence_number()
-        if _thread.call != call:
-            _thread.call, _thread.group, _thread.span = call, _thread.group + 1, (self.start, end)
-        elif not _thread.span[0]:  # the first to leave asked for outputs alone
-            _thread.span = self.start, _thread.span[1]
-        self.group, self.span = _thread.group, _thread.span
-        _thread.known = frozenset(id(leaf) for leaf, _ in live)
+        if here.call != call:
+            here.call, here.group, here.span = call, here.group + 1, (self.start, end)
+        elif not here.span[0]:  # the first to leave asked for outputs alone
+            here.span = self.start, here.span[1]
+        self.group, self.span = here.group, here.span
+        here.known = frozenset(id(leaf) for leaf, _ in live)
         for port in self.inputs:
             port.high = end
         regions: list[tuple[Edge, Region]] = []
@@ -330,12 +302,12 @@ class Passage:
                     entered.through = [*entered.through, found[1]]
                 if node_number(found[0][0]) < self.start:
                     self._let_go()
-        alone = len(self.outputs) == len(live) == 1 and self._before == _thread.looked_up
+        alone = len(self.outputs) == len(live) == 1 and self._before == here.looked_up
         leaf = live[0][0]
         simple = simple and alone and self.joint_out is None and not is_view(leaf)
         if not (simple and hear_simply(self, leaf.grad_fn, leaf.output_nr, end)):
             self.simple = False
-            _thread.looked_up += 1
+            here.looked_up += 1
         if self.outputs:
             self.marks = marked.held(looked_up=not self.simple)
 
