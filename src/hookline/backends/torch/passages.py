@@ -140,6 +140,9 @@ class Passage:
             for leaf, number in live
             if (every and not handed_on) or number != seen[id(leaf)][0] or (early and leaf.grad_fn is None)
         }
+        for leaf, number in live:
+            if new.get(number, leaf) is not leaf:
+                goes_on_as(leaf, new[number])
         if not new:
             for leaf, number in live:
                 self._add_input(leaf, (number,))
@@ -262,8 +265,7 @@ class Passage:
                 alias = viewed(leaf)
                 if alias is not leaf:
                     new[number] = alias
-                    if is_view(leaf):
-                        goes_on_as(leaf, alias)
+                    goes_on_as(leaf, alias)
             seen.add(id(leaf))
         if not new:
             return output, live

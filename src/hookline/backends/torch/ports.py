@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import weakref
+from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils.weak import WeakIdKeyDictionary
 
-from hookline.backends.torch.compat import node_number
+from hookline.backends.torch.compat import is_view, node_number
 from hookline.backends.torch.leaves import Edge, Region
 
 if TYPE_CHECKING:
@@ -87,12 +88,15 @@ class Port:
 STALE = -1
 
 _goes_on_as: WeakIdKeyDictionary = WeakIdKeyDictionary()
-"""Views, and the views that hookline put in their place where they left a call: without it, they are the same."""
+"""Views, and the views that hookline put in their place where they entered or left calls: without it, these are
+the same. Of a view that goes through many calls the latest."""
+LATEST = 16
 
 
 def goes_on_as(leaf: Tensor, view: Tensor) -> None:
-    """Notes that what is done to `view` is done to `leaf`, a view too."""
-    _goes_on_as[leaf] = view
+    """Notes that what is done to `view` is done to `leaf`; matters where `leaf` is a view too."""
+    if is_view(leaf):
+        _goes_on_as.setdefault(leaf, deque(maxlen=LATEST)).append(view)  # type: ignore[no-untyped-call]
 
 
 def number_of(leaf: Tensor, now: int) -> int:
@@ -100,13 +104,12 @@ def number_of(leaf: Tensor, now: int) -> int:
 
     STALE if nobody had looked at it since then before node `now`.
     """
-    latest = 0
-    found: Tensor | None = leaf
-    while found is not None:
-        number = 0 if (node := found.grad_fn) is None else node_number(node)
-        latest = max(latest, number) if number < now else latest or STALE
-        found = _goes_on_as.get(found)  # type: ignore[no-untyped-call]
-    return latest
+    numbers, waiting = [], [leaf]
+    while waiting:
+        found = waiting.pop()
+        numbers.append(0 if (node := found.grad_fn) is None else node_number(node))
+        waiting += _goes_on_as.get(found, ())  # type: ignore[no-untyped-call]
+    return max((number for number in numbers if number < now), default=0) or (STALE if max(numbers) >= now else 0)
 
 
 def number_of_held(held: weakref.ref[Tensor], now: int) -> int:
