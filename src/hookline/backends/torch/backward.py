@@ -31,7 +31,7 @@ from hookline.backends.torch.leaves import Edge, Region, edge_of_root
 from hookline.backends.torch.ledgers import Claim, Entry, Ledger, Source, regroup, same, total
 from hookline.backends.torch.marks import VIEW
 from hookline.backends.torch.passages import Passage
-from hookline.backends.torch.ports import FOREVER, PART, Port, ports_at
+from hookline.backends.torch.ports import ELSEWHERE, FOREVER, Port, ports_at
 
 Tensor = torch.Tensor
 
@@ -320,8 +320,8 @@ class Backward:
             share = _without_graph(claim)
             if share is not None:
                 passage.tell(port, share, self._task)
-                if port.handed_on and passage.on_doubt is not None and claim.is_in_part():
-                    passage.on_doubt(PART)
+                if port.handed_on and passage.on_doubt is not None and claim.is_in_doubt():
+                    passage.on_doubt(ELSEWHERE)
             return
         if not port.outward:
             for out in passage.outputs:  # in a run for some inputs, not all that they wait for comes

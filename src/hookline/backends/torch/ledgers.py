@@ -221,10 +221,9 @@ class Source:
             left = region.without(left)
         return bool((left if self.region is None else self.region.of(left)).any())
 
-    def is_in_part(self, entry: Entry) -> bool:
-        """Whether what was written is less than the view shows."""
-        layouts = self.ledger.looked(entry.node).values()
-        return self.written is not None and not any(self.written.is_at(*layout) for layout in layouts)
+    def is_in_doubt(self, entry: Entry) -> bool:
+        """Whether it is not sure that this view is the one that was written to, by its node."""
+        return self.written is not None and self.view not in self.ledger.looked(entry.node)
 
     def put(self, new: Tensor | None) -> None:
         """Has `new`, of the port's shape, stand for all entries; None for nothing."""
@@ -311,9 +310,9 @@ class Claim:
             return ledger.arrived
         return total(source.value(entry) for source in self.sources for entry in source.entries())
 
-    def is_in_part(self) -> bool:
-        """Whether something came of writing into a part of a view, which may be a part of another view as well."""
-        return any(source.is_in_part(entry) for source in self.sources for entry in source.entries())
+    def is_in_doubt(self) -> bool:
+        """Whether something came of writing into memory that another view shows as well."""
+        return any(source.is_in_doubt(entry) for source in self.sources for entry in source.entries())
 
     def replace(self, new: Tensor) -> None:
         """Has `new` go on in place of what came: where something was written into a view, there."""

@@ -39,9 +39,9 @@ WRITTEN = (
     "one tensor came in at several places and was written to in place; what comes back to it may be told at "
     "another of these places"
 )
-PART = (
-    "it handed a tensor on, and a part of that was written to in place later; what comes back to the part is told "
-    "here, even if it was taken from the same tensor elsewhere"
+ELSEWHERE = (
+    "somebody else has what left it, and all or a part of that was written to in place later; what comes back to "
+    "it is told here, even if it was written to where the other has it"
 )
 THREADS = (
     "calls came from several threads, so tensors that came in or left were told apart by views; code that "
