@@ -200,6 +200,7 @@ def weights_of(model):
 @example(Chain(Linear(), Chain(Chain(Same()), WritesItsInput())))
 @example(Chain(Linear(), Chain(Chain(Flat()), WritesItsInput())))
 @example(Chain(Linear(), Chain(Same(), Same(), WritesItsInput())))
+@example(Chain(Linear(), Chain(WritesItsInput(), Chain(Flat(), WritesItsInput()))))
 def test_recorded_values_and_gradients_equal_a_reference_without_hooks(model):
     log = {}
     model.reference(start(), "", log).square().sum().backward()

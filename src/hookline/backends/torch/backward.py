@@ -31,7 +31,7 @@ from hookline.backends.torch.leaves import Edge, Region, edge_of_root
 from hookline.backends.torch.ledgers import Claim, Entry, Ledger, Source, regroup, same, total
 from hookline.backends.torch.marks import VIEW
 from hookline.backends.torch.passages import Passage
-from hookline.backends.torch.ports import ELSEWHERE, FOREVER, Port, ports_at
+from hookline.backends.torch.ports import ELSEWHERE, FOREVER, STALE, Port, ports_at
 
 Tensor = torch.Tensor
 
@@ -182,6 +182,12 @@ class Backward:
         for source, port in sources if views else ():
             source.others = [view for view in views if view.ledger is source.ledger]
             source.view = port.seen_last(now) if port.seen_last is not None else 0
+        # Where nobody looked at any input of that memory again, a view of one was written to.
+        stale = [
+            one for one, port in sources if not port.outward and {other.view for other in one.others} == {STALE}
+        ]
+        for source in stale:
+            source.view = 0
 
     def _ledger_of(self, tensor: Any) -> Ledger | None:
         edge = edge_of_root(tensor)
