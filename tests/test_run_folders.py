@@ -106,6 +106,20 @@ def test_of_two_processes_at_once_one_gets_the_folder(tmp_path, options):
     assert len(list((tmp_path / "a").glob("*.sqlite"))) == 1
 
 
+def test_a_file_that_another_process_is_just_making_is_left_to_it(tmp_path):
+    """It was taken for one whose process had died, and removed: both wrote, and one of them into nothing."""
+    (tmp_path / "a").mkdir()
+    made = tmp_path / "a" / "rank0-0000.sqlite"
+    made.touch()
+    with pytest.raises(hookline.RunError, match="just beginning"):
+        trained(tmp_path / "a", 1, resume=True)
+    assert made.exists()
+    minutes_ago = time.time() - 120
+    os.utime(made, (minutes_ago, minutes_ago))
+    trained(tmp_path / "a", 2, resume=True)
+    assert hookline.open_run(tmp_path / "a").steps == [0, 1]
+
+
 def test_a_star_gives_each_run_the_next_number(tmp_path):
     assert [trained(tmp_path / "a-*", n).path.name for n in (1, 2)] == ["a-1", "a-2"]
     assert ran(tmp_path / "a-*", 3) == (0, "")

@@ -22,6 +22,10 @@ BEGINNING = 60.0
 """An empty file that is older than so many seconds is nobody's: a process that makes one fills it at once."""
 
 
+MOMENT = 1.0
+"""Seconds that it may take, on a busy machine, until something is in a file that was made."""
+
+
 def resolved(path: str | Path) -> Path:
     """The folder that is meant when it is given, wherever the process works later."""
     path = Path(path).expanduser().absolute()
@@ -87,6 +91,19 @@ def is_blank(file: Path) -> bool:
             return not reader.last_frame()[0] and not reader.recordings()
     except RunError:
         return False
+
+
+def is_empty(file: Path) -> bool:
+    """Whether there is nothing in a file; one that is being made is waited for, a moment."""
+    until = time.monotonic() + MOMENT
+    try:
+        while not file.stat().st_size:
+            if is_left_blank(file) or time.monotonic() > until:
+                return True
+            time.sleep(MOMENT / 50)
+    except FileNotFoundError:  # whoever made it has taken it back
+        return True
+    return False
 
 
 def is_left_blank(file: Path) -> bool:

@@ -22,6 +22,7 @@ from hookline.sinks.places import (
     file_of,
     is_being_written,
     is_blank,
+    is_empty,
     is_left_blank,
     last_step,
     meta_of,
@@ -194,9 +195,13 @@ def _begun(folder: Path, meta: dict[str, Any], *, joining: bool) -> RunFile:
 def _resumed(folder: Path, meta: dict[str, Any]) -> RunFile | None:
     """The file of a run that goes on; None where there is none."""
     file = file_of(folder, meta["rank"])
-    if file is None or not file.stat().st_size:
-        if file is not None:
-            file.unlink(missing_ok=True)  # its process died before anything was in it
+    if file is not None and is_empty(file):
+        if file.exists() and not is_left_blank(file):
+            what = "a run that is just beginning, or whose process died then; try again in a minute"
+            raise RunError(f"{folder} can't be resumed: it holds {what}.")
+        file.unlink(missing_ok=True)
+        file = None
+    if file is None:
         return None
     with closing(Reader(file)) as reader:
         there = reader.meta

@@ -82,11 +82,12 @@ def module_of(kind: type) -> nn.Module | None:
     return None if state is None else state.module()
 
 
+@changing
 def remarks_on_compiled() -> list[tuple[nn.Module, str]]:
     """Modules of which graphs that ran since they got their taps can't do something, or do it differently."""
     found = []
-    for module, kinds in list(_known.items()):
-        states: list[Tapped] = [vars(kind)["_hookline_tapped"] for kind in list(kinds.values())]
+    for module, kinds in _known.items():
+        states: list[Tapped] = [vars(kind)["_hookline_tapped"] for kind in kinds.values()]
         if remark := next((state.remark for state in states if state.ran and state.remark), ""):
             found.append((module, remark))
     return found
