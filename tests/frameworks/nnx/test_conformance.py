@@ -104,6 +104,7 @@ ELSEWHERE = {
     "recordings_of_two_threads_do_not_see_each_other",
     # flax empties a model and fills it again in each compiled call: test_threads.py.
     "attaching_makes_no_call_of_another_thread_fail",
+    "threads_attach_to_one_model_at_once",
 }
 """What is otherwise in compiled code, with the tests that say how."""
 
