@@ -19,6 +19,7 @@ import torch
 from torch import nn
 
 import hookline
+from hookline.backends.torch.threads import threads
 from hookline.backends.undoing import Undoing, again, itself
 from hookline.testing import untouched
 from hookline.testing.interrupting import Action
@@ -141,10 +142,16 @@ def test_an_interrupt_at_any_line_leaves_nothing_behind(name):
             action.cut(model, number)
         assert hookline.installed(model) == [] and type(model) is nn.Sequential, lines[number]
         del model
-        if state() != before:
-            gc.collect()  # an ExitStack in which a step raised has a cycle, the error's, and that has the graph
-        assert state() == before, lines[number]
+        assert settled(before) == before, lines[number]
         again_works(lines[number])
+
+
+def settled(before):
+    """The state, after the collector came by if it has to: an ExitStack in which a step raised has a cycle, the
+    error's, and that has the graph, for which torch's engine is observed."""
+    if state() != before:
+        gc.collect()
+    return state()
 
 
 def again_works(place):
@@ -155,7 +162,9 @@ def again_works(place):
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # Python drops it in a finalizer
-def test_an_interrupt_while_a_run_is_written_leaves_nothing_on_the_model(tmp_path):
+@pytest.mark.parametrize("several", [False, True], ids=["one thread", "several threads"])
+def test_an_interrupt_while_a_run_is_written_leaves_nothing_on_the_model(tmp_path, monkeypatch, several):
+    monkeypatch.setattr(threads, "several", several)  # then each backward looks its graph through
     for make in (hookline.record, hookline.watch):
 
         def block(model, make=make):
@@ -164,12 +173,14 @@ def test_an_interrupt_while_a_run_is_written_leaves_nothing_on_the_model(tmp_pat
         action = Action(block, steps, ends_the_process)
         action(net())
         before = state()
-        for line in chosen(make.__name__, action.lines(net())):
+        lines = action.lines(net())
+        for number in chosen(make.__name__, lines):
             model = net()
             with untouched(model, rng=False):
-                action.cut(model, line)
+                action.cut(model, number)
             assert hookline.installed(model) == []
-            assert {**state(), "threads": 0} == {**before, "threads": 0}, (make, line)
+            # The thread that writes the run may be at it still.
+            assert {**settled(before), "threads": 0} == {**before, "threads": 0}, (make, lines[number])
 
 
 class Cut:
