@@ -94,8 +94,11 @@ LATEST = 16
 
 
 def goes_on_as(leaf: Tensor, view: Tensor) -> None:
-    """Notes that what is done to `view` is done to `leaf`; matters where `leaf` is a view too."""
-    if is_view(leaf):
+    """Notes that what is done to `view` is done to `leaf`; matters where `leaf` is a view too.
+
+    Not of a leaf of the graph, into which nobody may write: its node holds it, and the view holds that node.
+    """
+    if is_view(leaf) and not leaf.is_leaf:
         _goes_on_as.setdefault(leaf, deque(maxlen=LATEST)).append(view)  # type: ignore[no-untyped-call]
 
 
