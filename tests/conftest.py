@@ -5,12 +5,15 @@ import sys
 
 import pytest
 import torch
+from hypothesis import settings
 
 from hookline import capabilities
 from hookline.testing import ZOO
 from hookline.trees import leaves
 
 torch.set_num_threads(1)
+settings.register_profile("no timings", deadline=None)  # on a busy machine any example may take long
+settings.load_profile("no timings")
 
 
 @pytest.fixture(params=ZOO, ids=str)
