@@ -1,10 +1,12 @@
 """The kernel as a library: which one is used, threads, one transfer; the registry."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -64,8 +66,11 @@ def test_a_library_of_another_version_is_not_used(monkeypatch):
     assert kernel._load("avx2") == (None, "the C kernel is of another version of hookline: install hookline again")
 
 
-def test_bins_are_the_same_in_every_place():
-    assert (statistics.BINS, statistics.LOWEST, statistics.HIGHEST) == (bins.COUNT, bins.LOWEST, bins.HIGHEST)
+def test_bins_are_the_same_in_c():
+    source = (Path(kernel.__file__).parent / "_kernel.h").read_text()
+    in_c = {name: int(number) for name, number in re.findall(r"#define (\w+) \(?(-?\d+)\)? ", source)}
+    assert (in_c["LOWEST"], in_c["HIGHEST"]) == (bins.LOWEST, bins.HIGHEST)
+    assert f"#define MANTISSA_BITS {bins.MANTISSA_BITS}\n" in source
 
 
 def test_using_ends_with_its_block():

@@ -43,6 +43,40 @@ def test_any_split_merged_in_any_order_is_one_pass(values, cuts, random):
     alike(Stats.merged(parts), reduced(values), values)
 
 
+@given(st.lists(st.lists(numbers, max_size=20), max_size=4))
+def test_rows_merge_to_what_one_pass_over_all_values_gives(parts):
+    rows = [Stats.of(np.asarray(part, np.float32)).row() for part in parts]
+    everything = [value for part in parts for value in part]
+    merged, whole = Stats.merged(map(Stats.from_row, rows)), Stats.of(np.asarray(everything, np.float32))
+    for name in EXACT:
+        assert getattr(merged, name) == getattr(whole, name), name
+    # A square root and a square: what is lost is relative to the largest value.
+    scale = max((abs(x) for x in everything if math.isfinite(x)), default=0.0)
+    assert merged.mean == pytest.approx(whole.mean, rel=1e-12, abs=1e-13 * scale)
+    assert merged.m2 == pytest.approx(whole.m2, rel=1e-9, abs=1e-12 * scale * scale * len(everything))
+    assert merged.sumsq == pytest.approx(whole.sumsq, rel=1e-12)
+    assert merged.hist is None or (merged.hist == whole.hist).all()
+
+
+@given(st.lists(numbers, max_size=40), st.booleans())
+def test_a_row_has_all_that_its_statistics_are_made_of(values, histogram):
+    stats = Stats.of(np.asarray(values, np.float32), histogram)
+    again = Stats.from_row(stats.row())
+    for name, value in stats.row().items():
+        other = again.row()[name]
+        if name == "hist":
+            assert (other is None) == (value is None) and np.array_equal(other, value)
+        else:
+            assert other == pytest.approx(value, rel=1e-14, nan_ok=True), name
+
+
+def test_statistics_of_users_merge_in_rows_as_they_say():
+    rows = [{**Stats.of([1.0] * n).row(), "peak": float(n), "share": float(n)} for n in (1, 3)]
+    merges = {"peak": "max", "share": "mean", "missing": "sum"}
+    merged = Stats.merged(Stats.from_row(row, merges) for row in rows).row()
+    assert merged["peak"] == 3.0 and merged["share"] == 2.5 and "missing" not in merged
+
+
 @given(*[st.lists(numbers, max_size=20)] * 3)
 def test_merging_is_associative(x, y, z):
     a, b, c = map(reduced, (x, y, z))

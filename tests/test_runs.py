@@ -20,11 +20,12 @@ from torch import nn
 
 import hookline
 from hookline.lines import Stats
+from hookline.rows import SERIES
 from hookline.runs import export as export_module
 from hookline.sinks import store as store_module
 from hookline.sinks.background import QUEUE
 from hookline.sinks.database import Writer
-from hookline.sinks.frames import IDENTITY, pack, unpack
+from hookline.sinks.frames import pack, unpack
 
 WRITER = """
 import sys, time, numpy as np, hookline
@@ -65,7 +66,7 @@ def test_blocks_hold_rows_with_all_they_have():
     unpacked = unpack(pack(rows, numbers))
     assert [number for number, _ in unpacked] == numbers
     for (_, got), expected in zip(unpacked, rows, strict=True):
-        same(got, {name: value for name, value in expected.items() if name not in (*IDENTITY, "rank")})
+        same(got, {name: value for name, value in expected.items() if name not in (*SERIES, "rank")})
 
 
 def test_a_watched_training_run_is_stored_and_read(tmp_path):

@@ -9,13 +9,16 @@ from pathlib import Path
 import pytest
 
 import hookline
+from hookline import rows
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "hookline"
-BASE = {"branches", "errors", "trees", "sites", "globs", "optional", "reporting", "version"}
+BASE = {"bins", "branches", "errors", "trees", "sites", "globs", "optional", "reporting", "rows", "version"}
 MAY_USE = {
     "errors": set(),
     "branches": set(),
+    "bins": set(),
+    "rows": set(),
     "trees": {"branches"},
     "sites": {"errors"},
     "globs": set(),
@@ -59,7 +62,11 @@ def imported(path):
             yield from ((alias.name, node.lineno) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative import"
-            yield node.module, node.lineno
+            for alias in node.names if node.module == "hookline" else ():
+                is_part = (SOURCE / alias.name).exists() or (SOURCE / f"{alias.name}.py").exists()
+                yield f"hookline.{alias.name}" if is_part else "hookline", node.lineno
+            if node.module != "hookline":
+                yield node.module, node.lineno
 
 
 def test_every_folder_imports_only_what_lies_upstream():
@@ -75,6 +82,28 @@ def test_every_folder_imports_only_what_lies_upstream():
                 if parts[1] not in MAY_USE[folder] | {folder}:
                     wrong.append(f"{path.relative_to(ROOT)}:{line} reaches into {parts[1]!r}")
     assert not wrong, "\n".join(wrong)
+
+
+def test_the_columns_of_a_row_are_listed_once():
+    """A second list of them would be forgotten when one is added."""
+    names = set(rows.STATISTICS)
+    wrong = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in files()
+        if path != SOURCE / "rows.py"
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, (ast.Tuple, ast.List, ast.Set))
+        and len(names & {one.value for one in node.elts if isinstance(one, ast.Constant)}) > 6
+    ]
+    assert not wrong, wrong
+    words = (SOURCE / "page" / "static" / "words.js").read_text()
+    stats = re.search(r"export const STATS = \{(.*?)\n\};", words, re.DOTALL)
+    kinds = re.search(r"export const KINDS = \{(.*?)\n\};", words, re.DOTALL)
+    assert stats and names | {rows.RATIO, "lost"} == set(re.findall(r"^  (\w+):", stats[1], re.MULTILINE))
+    assert kinds and set(rows.KINDS) == set(re.findall(r"^  (\w+):", kinds[1], re.MULTILINE))
+    kernel = (SOURCE / "lines" / "_kernel.h").read_text()
+    head = re.search(r"double ([\w, ]+);.*\n\s+int64_t ([\w, ]+);\n\} Header;", kernel)
+    assert head and rows.HEAD.format == "{}d{}q".format(*(len(names.split(",")) for names in head.groups()))
 
 
 def test_only_its_backend_imports_a_framework():

@@ -17,7 +17,7 @@ from helpers import ODD, STEPS, row, rows_of, trained, written
 
 import hookline
 from hookline import sinks
-from hookline.sinks.frames import FIXED
+from hookline.rows import FIXED
 
 
 def dataset(url):

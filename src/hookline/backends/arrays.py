@@ -8,17 +8,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hookline import bins
 from hookline.backends.protocol import Address
+from hookline.bins import HIGHEST, LOWEST, MANTISSA_BITS, SIDE
+from hookline.rows import HEADER
 
 Array = NDArray[Any]
 
 FLOATS = ("float32", "float64", "float16", "bfloat16")
 MAX_DIMS = 8
-
-# The bins of hookline.lines.bins; a test compares what they count.
-LOWEST, HIGHEST, MANTISSA_BITS = -149, 127, 1
-SIDE = ((HIGHEST - LOWEST + 1) << MANTISSA_BITS) + 2
-BINS = 2 * SIDE + 1
 
 
 def address(array: Any, strided: bool = False) -> Address | None:
@@ -54,7 +52,7 @@ def words(array: Array, histogram: bool, dim: int | None = None) -> NDArray[np.i
     if dim is None:
         return _row(array.reshape(-1), histogram)
     rows = [_row(part.reshape(-1), histogram) for part in np.moveaxis(array, dim, 0)]
-    return np.stack(rows) if rows else np.zeros((0, 9 + BINS * histogram), np.int64)
+    return np.stack(rows) if rows else np.zeros((0, HEADER + bins.COUNT * histogram), np.int64)
 
 
 def _row(own: Array, histogram: bool) -> NDArray[np.int64]:
@@ -71,7 +69,7 @@ def _row(own: Array, histogram: bool) -> NDArray[np.int64]:
     counts = [len(finite), int((x == 0).sum()), near, int(np.isnan(x).sum()), int(np.isinf(x).sum())]
     parts = [head.view(np.int64), np.array(counts, np.int64)]
     if histogram:
-        parts.append(np.bincount(_bins(finite), minlength=BINS).astype(np.int64))
+        parts.append(np.bincount(_bins(finite), minlength=bins.COUNT).astype(np.int64))
     return np.concatenate(parts)
 
 

@@ -9,12 +9,11 @@ from types import TracebackType
 from typing import Any, Self
 
 from hookline.integrations.guard import Guard
+from hookline.rows import Row
 from hookline.schedule import Schedule
 from hookline.sinks.protocol import sinks_of
 from hookline.watching.block import Watch
 from hookline.watching.watch import watch
-
-Row = dict[str, Any]
 
 
 class Watcher:

@@ -8,6 +8,7 @@
 1.0
 """
 
+from hookline import bins
 from hookline.lines.kernel import kernel_in_use, why_not_native
 from hookline.lines.reduce import Reduced, collect, collect_channels, reduce, reduce_channels
 from hookline.lines.registry import statistic
@@ -16,6 +17,7 @@ from hookline.lines.stats import Stats
 __all__ = [
     "Reduced",
     "Stats",
+    "bins",
     "collect",
     "collect_channels",
     "kernel_in_use",

@@ -15,10 +15,10 @@ from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import Any
 
+from hookline import bins
 from hookline.backends.protocol import Address
 from hookline.errors import InvalidArgument
-from hookline.lines import bins
-from hookline.lines.stats import HEADER
+from hookline.rows import HEADER
 
 ABI = 1 * 10000 + bins.COUNT
 CODES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 3}

@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hookline import bins
 from hookline.backends import of_tensor
 from hookline.backends.protocol import Backend
 from hookline.errors import InvalidArgument
-from hookline.lines import bins
 from hookline.lines.kernel import active
 from hookline.lines.registry import Statistic, on_tensors
-from hookline.lines.stats import HEADER, Extra, Stats
+from hookline.lines.stats import Extra, Stats
+from hookline.rows import HEADER
 
 _backends: dict[type, Backend] = {}
 """The backend of each type of tensor seen: looking it up anew would take longer than a small reduction."""

@@ -32,9 +32,10 @@ from typing import Any, NamedTuple, TypeVar
 from hookline.errors import InvalidArgument
 from hookline.lines.formats import FORMATS
 from hookline.lines.stats import Stats
+from hookline.rows import HISTOGRAM, STATISTICS
 
 MERGES = ("mean", "sum", "min", "max")
-BASIC = ("count", "mean", "std", "min", "max", "absmax", "l2", "zeros", "near_zero", "nan", "inf", "hist")
+BASIC = (*STATISTICS, HISTOGRAM)
 """What every row has."""
 
 Fn = TypeVar("Fn", bound=Callable[..., Any])

@@ -8,18 +8,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from struct import Struct
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from hookline import bins
+from hookline.backends import arrays
 from hookline.errors import InvalidArgument
-from hookline.lines import bins
 from hookline.lines.formats import format_of
-
-HEADER = 9
-"""64-bit words before the histogram: four doubles and five counts, as `_kernel.h` lays them out."""
-_HEADER = Struct("4d5q")
+from hookline.rows import HEAD, HEADER, HISTOGRAM
 
 
 class Extra(NamedTuple):
@@ -64,27 +61,34 @@ class Stats:
 
         As everywhere, 0.05 is taken in the values' own dtype.
         """
-        own = np.asarray(values).reshape(-1)
-        limit = own.dtype.type(0.05) if np.issubdtype(own.dtype, np.floating) else 0.05
-        x = own.astype(np.float64)
-        finite = x[np.isfinite(x)]
-        hist = None
-        if histogram:
-            hist = np.bincount([bins.index(value) for value in finite.tolist()] or [0], minlength=bins.COUNT)
-            hist = hist.astype(np.int64) if len(finite) else np.zeros(bins.COUNT, np.int64)
-        mean = float(finite.mean()) if len(finite) else 0.0
+        return cls.from_words(arrays.words(arrays.reducible(np.asarray(values)), histogram))
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any], merges: Mapping[str, str] | None = None) -> Stats:
+        """The statistics that a row was made of, so that rows merge: over calls, steps, windows and ranks.
+
+        `merges` says of statistics that a user added how they merge ("mean", "sum", "min", "max"); those that
+        it does not name are left out.
+
+        >>> rows = [Stats.of([1.0, 2.0]).row(), Stats.of([6.0]).row()]
+        >>> Stats.merged(map(Stats.from_row, rows)).row()["mean"]
+        3.0
+        """
+        count, nan, inf = row["count"], row["nan"], row["inf"]
+        finite = count - nan - inf
         return cls(
-            count=len(x),
-            mean=mean,
-            m2=float(((finite - mean) ** 2).sum()),
-            min=float(finite.min(initial=math.inf)),
-            max=float(finite.max(initial=-math.inf)),
-            sumsq=float((finite**2).sum()),
-            zeros=int((x == 0).sum()),
-            near_zero=int((np.abs(own) <= limit).sum()),
-            nan=int(np.isnan(x).sum()),
-            inf=int(np.isinf(x).sum()),
-            hist=hist,
+            count=count,
+            mean=row["mean"] if finite else 0.0,
+            m2=row["std"] ** 2 * (finite - 1) if finite > 1 else 0.0,
+            min=row["min"] if finite else math.inf,
+            max=row["max"] if finite else -math.inf,
+            sumsq=row["l2"] ** 2 if finite else 0.0,
+            zeros=row["zeros"],
+            near_zero=round(row["near_zero"] * count) if count else 0,
+            nan=nan,
+            inf=inf,
+            hist=row.get(HISTOGRAM),
+            extra={name: Extra(row[name], how) for name, how in (merges or {}).items() if name in row},
         )
 
     @classmethod
@@ -93,7 +97,7 @@ class Stats:
 
         `words` is any memory of 64-bit integers; the histogram goes on living in it.
         """
-        mean, m2, low, high, finite, zeros, near_zero, nan, inf = _HEADER.unpack_from(words)
+        mean, m2, low, high, finite, zeros, near_zero, nan, inf = HEAD.unpack_from(words)
         hist = np.frombuffer(words, np.int64, offset=8 * HEADER) if len(words) > HEADER else None
         sumsq = m2 + finite * (mean * mean)  # both terms are positive: nothing cancels
         return cls(finite + nan + inf, mean, m2, low, high, sumsq, zeros, near_zero, nan, inf, hist, extra or {})

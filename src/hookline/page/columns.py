@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hookline.errors import RunError
+from hookline.rows import COUNTS, FLOATS
 from hookline.sinks.database import GROUP, Reader
-from hookline.sinks.frames import COUNTS, FLOATS
 
 STATS = (*FLOATS, *COUNTS)
 AT_ONCE = 256

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from hookline import bins
 from hookline.errors import InvalidArgument
-from hookline.lines import bins
 from hookline.page.columns import STATS
 from hookline.page.reading import Health, OpenRun
 from hookline.page.shrink import axis, marked, onto

@@ -7,9 +7,9 @@ from typing import Any
 from hookline.errors import InvalidArgument, NoSuchSite, near
 from hookline.globs import matcher
 from hookline.optional import need
+from hookline.rows import Row
 from hookline.sites import label_of
 
-Row = dict[str, Any]
 FEW = 10
 """Up to this many sites have a legend of their own; more get colours by depth and a bar."""
 

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from hookline import bins
 from hookline.errors import InvalidArgument
-from hookline.lines import bins
-from hookline.plots.axes import Row, chosen, new_axes
+from hookline.plots.axes import chosen, new_axes
+from hookline.rows import Row
 
 
 def colorful_dimension(rows: list[Row], site: str, kind: str = "output", ax: Any = None) -> Any:

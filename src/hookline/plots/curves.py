@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from hookline.plots.axes import Row, check_stat, chosen, colors, name_lines, new_axes
+from hookline.plots.axes import check_stat, chosen, colors, name_lines, new_axes
+from hookline.rows import Row
 
 LOGARITHMIC = ("std", "l2", "absmax", "ratio")
 

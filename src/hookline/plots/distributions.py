@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from hookline import bins
 from hookline.errors import InvalidArgument
-from hookline.lines import bins
-from hookline.plots.axes import Row, at_step, chosen, new_axes, short_names
+from hookline.plots.axes import at_step, chosen, new_axes, short_names
+from hookline.rows import Row
 
 READABLE = 40
 

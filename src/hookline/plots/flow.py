@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from hookline.plots.axes import Row, at_step, check_stat, chosen, new_axes, short_names
+from hookline.plots.axes import at_step, check_stat, chosen, new_axes, short_names
+from hookline.rows import Row
 
 READABLE = 40
 """Beyond this many bars only every few have a name."""

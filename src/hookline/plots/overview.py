@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from hookline.plots.axes import Row, chosen, pyplot
+from hookline.plots.axes import chosen, pyplot
 from hookline.plots.colorful import colorful_dimension
 from hookline.plots.curves import curves
+from hookline.rows import Row
 
 SHOWN = 6
 """So many sites get a colourful dimension of their own, spread over those that were chosen."""

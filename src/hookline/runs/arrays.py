@@ -7,19 +7,19 @@ from typing import Any
 
 import numpy as np
 
+from hookline.rows import COUNTS, FLOATS, IDENTITY, Row
 from hookline.sinks.columns import more_of
 from hookline.sinks.entries import Frame
-from hookline.sinks.frames import COUNTS, FLOATS, Histograms, Row
+from hookline.sinks.frames import Histograms
 
 Columns = dict[str, Any]
 Part = tuple[dict[int, dict[str, Any]], int, Frame, Any]
 """The series of a file, its rank, a frame of it, and at which places of the frame rows are wanted."""
-TABLE = ("site", "kind", "step", "call", "rank", "mode")
 
 
 def joined(parts: Iterable[Part], stats: list[str] | None, histograms: bool) -> Columns:
     """The columns of all parts, ordered by step: what rows are about, then statistics, those asked for or all."""
-    gathered: dict[str, list[Any]] = {name: [] for name in (*TABLE, *COUNTS, *FLOATS)}
+    gathered: dict[str, list[Any]] = {name: [] for name in (*IDENTITY, *COUNTS, *FLOATS)}
     wanted = [*COUNTS, *FLOATS] if stats is None else [name for name in stats if name in (*COUNTS, *FLOATS)]
     extra: list[Row] = []
     hists: list[Histograms] = []
@@ -34,7 +34,7 @@ def joined(parts: Iterable[Part], stats: list[str] | None, histograms: bool) -> 
             extra += [frame.extra[place] for place in places]
         if histograms and frame.hists is not None:
             hists.append(_chosen(frame.hists, places))
-    columns = {name: _joined(gathered[name], name) for name in (*TABLE, *wanted)}
+    columns = {name: _joined(gathered[name], name) for name in (*IDENTITY, *wanted)}
     columns |= _extra(extra, stats)
     order = np.argsort(columns["step"], kind="stable")
     columns = {name: values[order] for name, values in columns.items()}

@@ -9,12 +9,12 @@ import numpy as np
 
 from hookline.errors import InvalidArgument, NoSuchSite, near
 from hookline.globs import matcher
-from hookline.sinks.frames import COUNTS, FLOATS
+from hookline.rows import HISTOGRAM, RATIO, STATISTICS
 from hookline.sinks.reader import Reader
 
 Series = dict[int, dict[str, Any]]
 Chosen = tuple[Reader, Series]
-STATS = (*COUNTS, *FLOATS, "hist", "ratio")
+STATS = (*STATISTICS, HISTOGRAM, RATIO)
 
 
 def chosen_series(there: list[Chosen], site: str | None, kind: str | None, modules: list[str]) -> list[Chosen]:

@@ -11,13 +11,13 @@ from typing import Any
 from hookline.errors import InvalidArgument, RunError
 from hookline.hooks.budget import parse_bytes
 from hookline.optional import need
-from hookline.runs.arrays import TABLE, Columns, joined, with_histograms
+from hookline.rows import IDENTITY, Row
+from hookline.runs.arrays import Columns, joined, with_histograms
 from hookline.runs.asking import Chosen, bounds, check_stat, chosen_series, within
 from hookline.runs.export import export, pieces
 from hookline.runs.recordings import Recordings
 from hookline.sinks.columns import arrow_table, polars_frame
 from hookline.sinks.database import Reader
-from hookline.sinks.frames import Row
 from hookline.sinks.opening import run_files
 
 TOLD = 3
@@ -110,7 +110,7 @@ class Run:
         if isinstance(steps, range):
             rows = [row for row in rows if row["step"] in steps]
         if stat is not None:
-            rows = [{name: row[name] for name in (*TABLE, stat) if name in row} for row in rows]
+            rows = [{name: row[name] for name in (*IDENTITY, stat) if name in row} for row in rows]
         return rows
 
     def columns(

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from hookline.errors import RunError
-from hookline.sinks.frames import Row
+from hookline.rows import Row
 
 QUEUE = 64
 """So many steps may wait to be written; then `full` decides."""

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hookline.lines.bins import ZERO, edges
+from hookline.bins import ZERO, edges
 
 
 class Buckets(NamedTuple):

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from hookline.optional import need
-from hookline.sinks.frames import COUNTS, FIXED, FLOATS, Row
+from hookline.rows import COUNTS, FIXED, FLOATS, IDENTITY, RATIO, Row
 
-NAMES = ("site", "kind", "step", "call", "rank", "mode", "count", *FLOATS, *COUNTS[1:], "ratio")
+NAMES = (*IDENTITY, "count", *FLOATS, *COUNTS[1:], RATIO)
 """Of every table, whatever its rows have: tables of one run then fit together."""
 HISTOGRAM = ("hist_bins", "hist_counts")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from hookline.sinks.frames import Row
+from hookline.rows import Row
 from hookline.sites import label_of
 
 COLUMNS = ("mean", "std", "min", "max", "near_zero")

@@ -10,9 +10,10 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
+from hookline import bins
 from hookline.errors import InvalidArgument
-from hookline.lines import bins
-from hookline.sinks.frames import IDENTITY, Block, Row, pack, seal
+from hookline.rows import SERIES, Row
+from hookline.sinks.frames import Block, pack, seal
 from hookline.sinks.journal import SUFFIXES, connected, why_no_wal
 from hookline.sinks.reader import Reader
 from hookline.sinks.rollback import check_journal
@@ -121,7 +122,7 @@ class Writer:
         execute("BEGIN")
         try:
             # A step that comes twice counts as it came last.
-            last = {(self._number(tuple(row[name] for name in IDENTITY)), row["step"]): row for row in rows}
+            last = {(self._number(tuple(row[name] for name in SERIES)), row["step"]): row for row in rows}
             groups: dict[int, tuple[list[Row], list[int]]] = {}
             for (number, _), row in last.items():
                 some, numbers = groups.setdefault(number // GROUP, ([], []))

@@ -6,8 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hookline.lines import bins
-from hookline.sinks.frames import LARGEST, Block, Damaged, Histograms, Row, unpack_histograms
+from hookline import bins
+from hookline.rows import Row
+from hookline.sinks.frames import LARGEST, Block, Damaged, Histograms, unpack_histograms
 from hookline.sinks.schema import GROUP
 
 

@@ -7,7 +7,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from hookline.sinks.frames import IDENTITY, LARGEST, Damaged
+from hookline.rows import SERIES
+from hookline.sinks.frames import LARGEST, Damaged
 from hookline.sinks.schema import Kept
 
 LONGEST = 10_000
@@ -68,7 +69,7 @@ def checked_series(site: Any, kind: Any, call: Any, mode: Any) -> dict[str, Any]
         raise Damaged(f"its names are no texts of at most {LONGEST:,} letters")
     if not _is_whole(call):
         raise Damaged("the number of its call is no number")
-    return dict(zip(IDENTITY, (site, kind, call, mode), strict=True))
+    return dict(zip(SERIES, (site, kind, call, mode), strict=True))
 
 
 def checked_recording(file: Any, step: Any, made: Any, sites: Any) -> Kept:

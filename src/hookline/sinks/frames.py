@@ -19,12 +19,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-Row = dict[str, Any]
+from hookline.rows import COUNTS, FIXED, FLOATS, Row
 
-COUNTS = ("count", "zeros", "nan", "inf")
-FLOATS = ("mean", "std", "min", "max", "absmax", "l2", "near_zero")
-IDENTITY = ("site", "kind", "call", "mode")
-FIXED = {*COUNTS, *FLOATS, *IDENTITY, "step", "rank", "hist"}
 NUMBERS = ("series", "step", *COUNTS)
 FORMAT_1 = (*NUMBERS, *FLOATS, "extra", "hist", "hist_start", "hist_length", "hist_size")
 MOST_BINS = 4096

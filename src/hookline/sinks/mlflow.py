@@ -11,8 +11,8 @@ from typing import Any
 
 from hookline.errors import RunError
 from hookline.optional import need
+from hookline.rows import Row
 from hookline.sinks.background import Background
-from hookline.sinks.frames import Row
 from hookline.sinks.leaving import no_longer, uncaught, until_exit
 from hookline.sinks.tags import scalars
 

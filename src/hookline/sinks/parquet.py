@@ -12,9 +12,9 @@ from typing import Any
 
 from hookline.errors import RunError
 from hookline.optional import need
+from hookline.rows import Row
 from hookline.sinks.background import Background
 from hookline.sinks.columns import arrow_table
-from hookline.sinks.frames import Row
 from hookline.sinks.leaving import no_longer, until_exit
 
 SECONDS = 10.0

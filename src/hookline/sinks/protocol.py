@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from hookline.errors import InvalidArgument
-from hookline.sinks.frames import Row
+from hookline.rows import Row
 from hookline.sinks.parquet import Parquet
 from hookline.sinks.store import RunStore
 

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 
 from hookline.errors import RunError, printable
+from hookline.rows import Row
 from hookline.sinks.columns import more_of
 from hookline.sinks.entries import Entry, Frame, check, histograms_of, keys_of, last_of_each, overlapping
 from hookline.sinks.facts import checked_facts, checked_recording, checked_series
-from hookline.sinks.frames import LARGEST, Block, Damaged, Row, rows_of, unpack_columns, unseal
+from hookline.sinks.frames import LARGEST, Block, Damaged, rows_of, unpack_columns, unseal
 from hookline.sinks.opening import LONG, SHORT, Source
 from hookline.sinks.schema import GROUP, META, VERSION, Format, Kept, checksum, format_of
 

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from hookline.errors import RunError
+from hookline.rows import Row
 from hookline.sinks.clock import not_before, now
 from hookline.sinks.database import VERSION, Kept, Reader, Writer
-from hookline.sinks.frames import Row
 from hookline.sinks.journal import SUFFIXES
 from hookline.sinks.places import (
     FILES,

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from hookline.errors import InvalidArgument, RunError
+from hookline.rows import Row
 from hookline.sinks.background import FULL, Background
 from hookline.sinks.clock import now
-from hookline.sinks.frames import Row
 from hookline.sinks.leaving import no_longer, uncaught, until_exit
 from hookline.sinks.places import launch, numbered, resolved
 from hookline.sinks.runfile import RunFile, again, opened

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from hookline.sinks.frames import FIXED, Row
+from hookline.rows import FIXED, Row
 from hookline.sites import label_of
 
 STATS = ("mean", "std", "absmax", "near_zero", "nan", "inf")
 """Sent where nobody says which; and whatever else a row has, as `ratio` or a statistic of your own."""
-KINDS = ("input", "output", "grad_input", "grad_output", "param", "param_grad", "update")
 
 
 def tag(row: Row, stat: str) -> str:

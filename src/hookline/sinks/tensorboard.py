@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from hookline.optional import need
+from hookline.rows import Row
 from hookline.sinks.buckets import buckets
-from hookline.sinks.frames import Row
 from hookline.sinks.leaving import no_longer, until_exit
 from hookline.sinks.tags import by_step, scalars, tag
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from hookline.optional import need
+from hookline.rows import KINDS, Row
 from hookline.sinks.buckets import buckets
-from hookline.sinks.frames import Row
-from hookline.sinks.tags import KINDS, by_step, scalars, tag
+from hookline.sinks.tags import by_step, scalars, tag
 
 MOST_BUCKETS = 512
 """Neither tracker takes more."""

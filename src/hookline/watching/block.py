@@ -22,8 +22,8 @@ from hookline.hooks.placing import callers_line
 from hookline.hooks.select import Place, Tree
 from hookline.hooks.session import Session, opened
 from hookline.reporting import report
+from hookline.rows import Row
 from hookline.schedule import Schedule
-from hookline.sinks.frames import Row
 from hookline.watching.audit import Seen, audited
 from hookline.watching.handing import Handing
 from hookline.watching.operators import WatchedOps

@@ -14,11 +14,7 @@ from hookline.lines.kernel import active
 from hookline.lines.reduce import words_of
 from hookline.lines.registry import BASIC, find, on_tensors, values
 from hookline.reporting import report
-from hookline.sinks.frames import Row
-
-BY_CHANNEL = ("output", "input", "grad_output", "grad_input")
-COLUMNS = ("count", "mean", "std", "min", "max", "absmax", "l2", "zeros", "near_zero", "nan", "inf")
-
+from hookline.rows import OF_CALLS, STATISTICS, Row
 
 _alone = Alone()
 """A step may end in one thread while another one adds to it."""
@@ -91,7 +87,7 @@ class Gathered:
             with suppress(TypeError):
                 self._latest = weakref.ref(tensor), self._writes(tensor), reduced
         channels = None
-        if dim is not None and key.kind in BY_CHANNEL and tensor.ndim > dim:
+        if dim is not None and key.kind in OF_CALLS and tensor.ndim > dim:
             channels = reduce_channels(tensor, dim)
         self._take(key, reduced, channels)
 
@@ -196,7 +192,7 @@ class Gathered:
         for key, parts in reduced.items():
             each = [Stats.merged(same) for same in zip(*(next(arrived) for _ in parts), strict=False)]
             table = [channel.row() for channel in each]
-            rows[key]["channels"] = {name: [row[name] for row in table] for name in COLUMNS}
+            rows[key]["channels"] = {name: [row[name] for row in table] for name in STATISTICS}
 
 
 def _numbered(gathered: dict[Key, list[Reduced]]) -> dict[Key, list[Reduced]]:

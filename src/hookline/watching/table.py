@@ -11,10 +11,11 @@ from typing import Any
 
 from hookline.errors import InvalidArgument
 from hookline.globs import matcher
+from hookline.rows import SERIES, Row
 from hookline.sinks import RunStore, Sink
-from hookline.sinks.frames import IDENTITY, Block, Row, pack, unpack
+from hookline.sinks.frames import Block, pack, unpack
 
-NAMES = (*IDENTITY, "rank")
+NAMES = (*SERIES, "rank")
 
 
 class Table:

@@ -31,9 +31,7 @@ from hookline.backends.nnx.leaves import Array, StandIn, array_of
 from hookline.backends.nnx.replay import now
 from hookline.backends.protocol import Address, Label
 from hookline.backends.undoing import Undoing
-
-HEADER = 9
-"""Words of a row before its histogram."""
+from hookline.rows import HEADER
 
 
 class NNXBackend(NNXGradients, Common):

@@ -17,8 +17,9 @@ import numpy as np
 from jax import lax
 from numpy.typing import NDArray
 
-from hookline.backends.arrays import BINS, HIGHEST, LOWEST, MANTISSA_BITS, SIDE
+from hookline import bins
 from hookline.backends.nnx.compat import is_opaque
+from hookline.bins import HIGHEST, LOWEST, MANTISSA_BITS, SIDE
 
 HEAD, COUNTS = 8, 5
 FLOATS = {"float16", "bfloat16", "float32", "float64"}
@@ -108,8 +109,8 @@ def _together(found: Any, new: Any) -> Any:
 def _histogram(magnitude: Any, negative: Any, bad: Any) -> Any:
     """The counts of the bins, by the bits of the values."""
     number = jnp.where(negative, SIDE - magnitude, SIDE + magnitude)
-    number = jnp.where(bad, BINS, number)  # cut off below
-    return jnp.zeros(BINS + 1, jnp.uint32).at[number].add(jnp.uint32(1))[:BINS]
+    number = jnp.where(bad, bins.COUNT, number)  # cut off below
+    return jnp.zeros(bins.COUNT + 1, jnp.uint32).at[number].add(jnp.uint32(1))[: bins.COUNT]
 
 
 def _from_double(x: Any) -> tuple[Any, Any]:

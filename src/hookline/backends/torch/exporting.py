@@ -17,12 +17,11 @@ from hookline.backends.changing import changing
 from hookline.backends.protocol import Label, Tap, Wish
 from hookline.backends.torch import compat, taps
 from hookline.backends.undoing import Undoing
+from hookline.rows import STATISTICS
 from hookline.trees import leaves
 
 Tensor = torch.Tensor
 Listener = Callable[[str, Tensor], Any]
-
-STATISTICS = ("count", "mean", "std", "min", "max", "absmax", "l2", "zeros", "near_zero", "nan", "inf")
 
 _listeners: list[Listener] = []
 

@@ -13,12 +13,15 @@ from typing import Any
 import torch
 from torch import nn
 
-from hookline.backends.arrays import BINS, HIGHEST, LOWEST, MANTISSA_BITS, MAX_DIMS, SIDE
+from hookline import bins
+from hookline.backends.arrays import MAX_DIMS
 from hookline.backends.protocol import Address
 from hookline.backends.torch import compat
 from hookline.backends.torch.attribution import unseen
 from hookline.backends.torch.values import laid_bare
+from hookline.bins import HIGHEST, LOWEST, MANTISSA_BITS, SIDE
 from hookline.errors import Unsupported
+from hookline.rows import HEADER
 
 Tensor = torch.Tensor
 
@@ -125,7 +128,7 @@ def _rows(tensor: Tensor, histogram: bool, dim: int | None) -> Tensor:
         return _row(tensor.reshape(-1), histogram)
     slices = tensor.movedim(dim, 0)
     if not len(slices):
-        return torch.zeros((0, 9 + BINS * histogram), dtype=torch.int64, device=tensor.device)
+        return torch.zeros((0, HEADER + bins.COUNT * histogram), dtype=torch.int64, device=tensor.device)
     return torch.stack([_row(part.reshape(-1), histogram) for part in slices])
 
 
@@ -178,10 +181,10 @@ def _histogram(x: Tensor) -> Tensor:
     magnitude = torch.where(exponent < LOWEST, 1, torch.where(exponent > HIGHEST, SIDE, magnitude))
     magnitude = torch.where(bits << 1 == 0, 0, magnitude)
     number = torch.where(bits < 0, SIDE - magnitude, SIDE + magnitude)
-    number = torch.where(exponent == 1024, BINS, number)  # NaN and Inf, cut off below
-    counts = torch.zeros(BINS + 1, dtype=torch.int64, device=x.device)
+    number = torch.where(exponent == 1024, bins.COUNT, number)  # NaN and Inf, cut off below
+    counts = torch.zeros(bins.COUNT + 1, dtype=torch.int64, device=x.device)
     # Not bincount: on a GPU it waits for the largest number.
-    return counts.scatter_add_(0, number, torch.ones_like(number))[:BINS]
+    return counts.scatter_add_(0, number, torch.ones_like(number))[: bins.COUNT]
 
 
 @torch.no_grad()
