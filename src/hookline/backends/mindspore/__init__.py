@@ -12,7 +12,7 @@ from hookline.backends.capabilities import capabilities
 from hookline.backends.common import Common
 from hookline.backends.mindspore import cells, compat, gradients, operators, optimizers, recomputing, taps, values
 from hookline.backends.mindspore.constructs import replace_construct
-from hookline.backends.protocol import GradSink, JointSink
+from hookline.backends.protocol import Backend, GradSink, JointSink
 from hookline.backends.running import Running
 from hookline.backends.tap import FunctionTap, Label
 from hookline.backends.tapping import Passage, Tapping
@@ -30,7 +30,7 @@ class MindSporeBackend(Tapping, Running, Common):
     """Enters mindspore.nn.Cell models; see `hookline.backends.protocol.Backend`."""
 
     name = "mindspore"
-    tensor = ms.Tensor
+    tensor: type = ms.Tensor
     framework = capabilities()["mindspore"]
     forward_name = "construct"
 
@@ -95,4 +95,4 @@ class MindSporeBackend(Tapping, Running, Common):
         return int(tensor.nbytes)
 
 
-BACKEND = MindSporeBackend()
+BACKEND: Backend = MindSporeBackend()

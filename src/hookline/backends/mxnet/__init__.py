@@ -38,7 +38,7 @@ from hookline.backends.mxnet import (
 )
 from hookline.backends.mxnet.quiet import unseen
 from hookline.backends.operators import Operator
-from hookline.backends.protocol import GradSink, Label
+from hookline.backends.protocol import Backend, GradSink, Label
 from hookline.backends.running import Running
 from hookline.backends.tapping import Passage, Tapping
 
@@ -47,7 +47,7 @@ class MxnetBackend(Tapping, Running, Common):
     """Enters gluon.Block and HybridBlock; see `hookline.backends.protocol.Backend`."""
 
     name = "mxnet"
-    tensor = mxnet.nd.NDArray
+    tensor: type = mxnet.nd.NDArray
     framework = capabilities()["mxnet"]
 
     place = staticmethod(swapping.place)
@@ -163,4 +163,4 @@ class MxnetBackend(Tapping, Running, Common):
         return facts
 
 
-BACKEND = MxnetBackend()
+BACKEND: Backend = MxnetBackend()

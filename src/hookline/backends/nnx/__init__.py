@@ -29,7 +29,7 @@ from hookline.backends.nnx.gradients import NNXGradients
 from hookline.backends.nnx.hosting import HostedHook, original_of
 from hookline.backends.nnx.leaves import Array, StandIn, array_of
 from hookline.backends.nnx.replay import now
-from hookline.backends.protocol import Address, Label
+from hookline.backends.protocol import Address, Backend, Label
 from hookline.backends.undoing import Undoing
 
 HEADER = 9
@@ -40,7 +40,7 @@ class NNXBackend(NNXGradients, Common):
     """Enters nnx models; see `hookline.backends.protocol.Backend`."""
 
     name = "nnx"
-    tensor = Array
+    tensor: type = Array
     framework = capabilities()["nnx"]
     forward_name = "__call__"
     not_called = (
@@ -175,4 +175,4 @@ def _readable(array: Any) -> bool:
     return not isinstance(array, jax.core.Tracer) and all(d.platform == "cpu" for d in array.devices())
 
 
-BACKEND = NNXBackend()
+BACKEND: Backend = NNXBackend()

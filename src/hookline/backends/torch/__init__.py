@@ -10,7 +10,7 @@ from torch import nn
 
 from hookline.backends.capabilities import capabilities
 from hookline.backends.immediate import Immediate
-from hookline.backends.protocol import Label
+from hookline.backends.protocol import Backend, Label
 from hookline.backends.torch import (
     compat,
     describing,
@@ -36,7 +36,7 @@ class TorchBackend(Immediate):
     """Enters torch.nn models, eager and compiled; see `hookline.backends.protocol.Backend`."""
 
     name = "torch"
-    tensor = torch.Tensor
+    tensor: type = torch.Tensor
     framework = capabilities()["torch"]
     forward_name = "forward"
 
@@ -155,4 +155,4 @@ class TorchBackend(Immediate):
         raise InvalidArgument(f"dtype={dtype!r} is no torch dtype; give torch.bfloat16 or 'bfloat16', say.")
 
 
-BACKEND = TorchBackend()
+BACKEND: Backend = TorchBackend()
