@@ -13,15 +13,13 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from hookline.backends.changing import changing
 from hookline.backends.mxnet import blocks, compat, functions, holding, swapping, waiting
 from hookline.backends.mxnet.quiet import is_quiet, unseen
 from hookline.backends.operators import BACKWARD, FORWARD, Operator, OpListener, Scope, Step
+from hookline.backends.patching import Patch
 from hookline.backends.protocol import Label
 from hookline.backends.undoing import Undoing
 from hookline.errors import Unsupported
-
-_watchers: list[EagerOperators] = []
 
 
 def hook_operators(
@@ -47,8 +45,7 @@ def hook_operators(
         swapping.around_calls(undoing, model, watcher.model_call, label._replace(site=""))
     for name, part in inside.values():
         swapping.around_calls(undoing, part, partial(watcher.part_call, name), label._replace(site=name))
-    undoing.noted(watcher.close)
-    watcher.open()
+    _invoke.use(undoing, watcher)
 
 
 class _Calls(threading.local):
@@ -67,20 +64,6 @@ class EagerOperators:
         self.listener = listener
         self._calls = _Calls()
         self._starts: dict[tuple[str, str], Step] = {}
-        self._is_open = False
-
-    @changing
-    def open(self) -> None:
-        _watchers.append(self)
-        compat.wrap_invoke(_invoked)
-        self._is_open = True
-
-    @changing
-    def close(self) -> None:
-        self._is_open = False
-        _watchers[:] = [other for other in _watchers if other is not self]
-        if not _watchers:
-            compat.unwrap_invoke()
 
     # Calls of blocks
 
@@ -148,7 +131,7 @@ class EagerOperators:
         count = len(inputs)  # the graph holds what follows, and must not hold arrays of itself
 
         def tell(grads: list[Any]) -> None:
-            if not self._is_open:
+            if self not in _invoke.users:
                 return
             outputs: list[Any] = [None] * count
             for number, grad in zip(live, grads, strict=True):
@@ -173,7 +156,7 @@ class EagerOperators:
 
 def _invoked(invoke: Any, handle: int, inputs: Any, keys: Any, values: Any, out: Any, *rest: Any) -> Any:
     """One operator, in place of MXNet's function that runs it."""
-    told = [(watcher, scope) for watcher in _watchers if (scope := watcher.scope()) is not None]
+    told = [(watcher, scope) for watcher in _invoke.users if (scope := watcher.scope()) is not None]
     if not told or is_quiet():
         return invoke(handle, inputs, keys, values, out, *rest)
     arrays = list(inputs)
@@ -184,3 +167,6 @@ def _invoked(invoke: Any, handle: int, inputs: Any, keys: Any, values: Any, out:
     for (watcher, scope), step in zip(told, steps, strict=True):
         watcher.after(scope, step, output)
     return output
+
+
+_invoke: Patch[EagerOperators] = Patch([compat.INVOKE], partial(partial, _invoked))

@@ -8,17 +8,12 @@ from typing import Any
 
 from mxnet import gluon
 
-from hookline.backends.changing import changing
 from hookline.backends.mxnet import blocks, compat, parameters
+from hookline.backends.patching import Patch
 from hookline.backends.undoing import Undoing
 
 Heard = Callable[[set[int]], None]
 """Takes the ids of the arrays that a trainer holds."""
-
-METHODS = ("step", "update")
-
-_listeners: list[Listener] = []
-_originals: dict[str, Callable[..., Any]] = {}
 
 
 class Listener:
@@ -42,27 +37,13 @@ class Listener:
 
 def hear_steps(undoing: Undoing, model: Any, before: Heard, after: Heard) -> None:
     """Calls `before` and `after` around every step of a Trainer that holds a parameter of `model`."""
-    listener = Listener(model, before, after)
-    undoing.noted(_set_listening, listener, False)
-    _set_listening(listener, True)
-
-
-@changing
-def _set_listening(listener: Listener, wanted: bool) -> None:
-    _listeners[:] = [other for other in _listeners if other is not listener] + [listener] * wanted
-    for name in METHODS:
-        if _listeners and name not in _originals:
-            _originals[name] = getattr(gluon.Trainer, name)
-            setattr(gluon.Trainer, name, _told(_originals[name]))
-        elif not _listeners and name in _originals:
-            setattr(gluon.Trainer, name, _originals[name])
-            del _originals[name]
+    _steps.use(undoing, Listener(model, before, after))
 
 
 def _told(method: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(method)
     def step(trainer: Any, *args: Any, **kwargs: Any) -> Any:
-        told = [(listener, held) for listener in _listeners if (held := listener.concerns(trainer)) is not None]
+        told = [(listener, held) for listener in _steps.users if (held := listener.concerns(trainer)) is not None]
         for listener, held in told:
             listener.before(held)
         result = method(trainer, *args, **kwargs)
@@ -71,3 +52,6 @@ def _told(method: Callable[..., Any]) -> Callable[..., Any]:
         return result
 
     return step
+
+
+_steps: Patch[Listener] = Patch([(gluon.Trainer, "step"), (gluon.Trainer, "update")], _told)

@@ -17,6 +17,7 @@ import mxnet
 from mxnet import autograd
 
 from hookline.backends.changing import Alone
+from hookline.backends.patching import Patch
 from hookline.backends.protocol import Undo
 
 STARTERS = ((mxnet.nd.NDArray, "backward"), (autograd, "backward"), (autograd, "grad"))
@@ -31,7 +32,6 @@ class _Taps:
         self.backwards = 0
         self.failures: list[BaseException] = []
         self.before_settling: list[Callable[[], None]] = []
-        self.replaced: list[tuple[Any, str, Any, Any]] = []
         self.here = threading.local()
 
 
@@ -43,12 +43,8 @@ _alone = Alone()  # reentrant: memory that is freed in here may free a graph, an
 def expect_one_more() -> None:
     """A graph has one more tap, or somebody listens to operators: from the first on, a backward waits."""
     _taps.count += 1
-    if not _taps.replaced:
-        for owner, name in STARTERS:
-            original = getattr(owner, name)
-            waiter = _waiting(original)
-            _taps.replaced.append((owner, name, original, waiter))
-            setattr(owner, name, waiter)
+    if not _starters.users:
+        _starters.add(_taps)
 
 
 @_alone
@@ -56,10 +52,7 @@ def expect_one_less() -> None:
     """A tap is gone with its graph; with the last one, MXNet's own functions are back."""
     _taps.count -= 1
     if not _taps.count:
-        for owner, name, original, waiter in _taps.replaced:
-            if getattr(owner, name) is waiter:  # else somebody has wrapped it; ours still leads on
-                setattr(owner, name, original)
-        _taps.replaced.clear()
+        _starters.drop(_taps)
 
 
 @contextmanager
@@ -113,3 +106,7 @@ def _waiting(start: Callable[..., Any]) -> Callable[..., Any]:
         return result
 
     return started
+
+
+# A lock of its own: MXNet's threads come by here, while one that attaches may wait for them.
+_starters: Patch[_Taps] = Patch(STARTERS, _waiting, _alone)

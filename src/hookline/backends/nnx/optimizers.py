@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 from flax import nnx
 
-from hookline.backends.changing import changing
 from hookline.backends.nnx.compat import tracing
 from hookline.backends.nnx.events import numbers, program, send, settled
 from hookline.backends.nnx.leaves import StandIn, array_of, is_float
@@ -23,6 +22,7 @@ from hookline.backends.nnx.modules import own_parameters, walk
 from hookline.backends.nnx.packing import Packing
 from hookline.backends.nnx.posts import Spec, post_in
 from hookline.backends.nnx.replay import now
+from hookline.backends.patching import Patch
 from hookline.backends.tap import Figures
 from hookline.backends.undoing import Undoing
 
@@ -35,34 +35,18 @@ class Listener(NamedTuple):
     after: Callable[[set[int]], None]
 
 
-_listeners: list[Listener] = []
-_original: list[Callable[..., Any]] = []
-
-
 def hear_steps(
     undoing: Undoing, model: nnx.Module, before: Callable[..., None], after: Callable[[set[int]], None]
 ) -> None:
     """Calls `before(held, gradients)` and `after(held)` around each update of the model's parameters."""
     mine = Listener(weakref.ref(model), before, after)
-    undoing.noted(_stop_listening, mine)
-    _set_listening(mine, True)
+    _steps.use(undoing, mine)
+    undoing.noted(_settle_for, mine)  # done first: what was sent before the end is told
 
 
-def _stop_listening(listener: Listener) -> None:
-    if any(one is listener for one in _listeners):
+def _settle_for(listener: Listener) -> None:
+    if any(one is listener for one in _steps.users):
         settled()  # not under the lock: what is waited for may need it
-    _set_listening(listener, False)
-
-
-@changing
-def _set_listening(listener: Listener, wanted: bool) -> None:
-    _listeners[:] = [one for one in _listeners if one is not listener] + [listener] * wanted
-    if _listeners and not _original:
-        _original.append(nnx.Optimizer.update)
-        nnx.Optimizer.update = functools.wraps(_original[0])(_update)
-    elif not _listeners and _original:
-        nnx.Optimizer.update = _original[0]
-        _original.clear()
 
 
 class Weight(NamedTuple):
@@ -73,30 +57,42 @@ class Weight(NamedTuple):
     grad: Any
 
 
-def _update(optimizer: Any, model: Any, grads: Any, /, **kwargs: Any) -> Any:
-    weights = _weights(model, grads)
-    if tracing():
-        return _traced(optimizer, model, grads, kwargs, weights)
+def _told(update: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(update)
+    def told(optimizer: Any, model: Any, grads: Any, /, **kwargs: Any) -> Any:
+        weights = _weights(model, grads)
+        run = partial(update, optimizer, model, grads, **kwargs)
+        return _traced(run, model, weights) if tracing() else _run(run, weights)
+
+    return told
+
+
+_steps: Patch[Listener] = Patch([(nnx.Optimizer, "update")], _told)
+
+
+def _run(update: Callable[[], Any], weights: list[Weight]) -> Any:
+    """A step outside of transforms."""
     settled()  # what the forward and the backward of this step sent comes first
     held = {id(weight.watched) for weight in weights}
     gradients = {id(weight.watched): weight.grad for weight in weights if weight.grad is not None}
     listeners = list(_concerned(held))
     for listener in listeners:
         listener.before(held, gradients)
-    result = _original[0](optimizer, model, grads, **kwargs)
+    result = update()
     for listener in listeners:
         listener.after(held)
     return result
 
 
-def _traced(optimizer: Any, model: Any, grads: Any, kwargs: dict[str, Any], weights: list[Weight]) -> Any:
+def _traced(update: Callable[[], Any], model: Any, weights: list[Weight]) -> Any:
+    """A step in code that is being traced."""
     views: frozenset[Figures] = frozenset()
     for _, module in walk(model):
         views |= type(module).__dict__.get("__hookline_spec__", Spec()).steps
     if not views:
-        return _original[0](optimizer, model, grads, **kwargs)
+        return update()
     before = [array_of(weight.at_hand) for weight in weights]
-    result = _original[0](optimizer, model, grads, **kwargs)
+    result = update()
     after = [array_of(weight.at_hand) for weight in weights]
     moved = [_lost(*three) for three in zip(before, after, (weight.grad for weight in weights), strict=True)]
     packing = Packing(
@@ -196,7 +192,7 @@ def _weights(model: Any, grads: Any) -> list[Weight]:
 
 def _concerned(held: set[int]) -> Iterable[Listener]:
     """The listeners whose model has one of these Variables."""
-    for listener in list(_listeners):
+    for listener in _steps.users:
         model = listener.model()
         if model is not None and any(
             id(variable) in held for _, module in walk(model) for variable in own_parameters(module).values()
