@@ -402,6 +402,19 @@ def test_what_other_hooks_of_hookline_do_is_no_operator_of_the_model():
     assert len(rec["head"].calls) == 2
 
 
+def test_operators_of_a_forward_that_is_a_function_of_torch_are_the_models():
+    class Relu(nn.Module):
+        forward = staticmethod(torch.relu)
+
+    model, x = nn.Sequential(nn.Linear(2, 2), Relu()), torch.ones(1, 2)
+    alone = names_of(model, x)
+    assert alone[:3] == ["0/t.output", "0/addmm.output", "1/relu.output"]
+    with register_op_hook(model, lambda *told: None):  # through another mode that calls the operator
+        assert names_of(model, x) == alone
+        backward = [name for name in names_of(model, x, backward=True) if name not in alone]
+    assert "1/threshold_backward.output" in backward and "0/mm_backward.output" in backward
+
+
 def test_inference_mode_runs_the_same_operators():
     model, x = net()
     with torch.no_grad():

@@ -13,22 +13,22 @@ from bisect import bisect_right
 from contextlib import ExitStack
 from functools import lru_cache
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 
 from torch import nn
 
+import hookline.errors
 from hookline.backends.operators import Scope
-from hookline.backends.torch.compat import sequence_number
+from hookline.backends.torch.compat import model_callers, sequence_number
 from hookline.backends.undoing import stacked
 
 LIMIT = 2**18
 """Marks that a trail keeps. Older ones go: their graphs are long gone in all but the oddest loops."""
 
 TORCH = str(Path(nn.__file__).parents[1])
-HERE = str(Path(__file__).parents[2])
-MODELS = str(Path(HERE, "testing"))
-ENTRIES = tuple(str(Path(__file__).with_name(name)) for name in ("operators.py", "written.py", "compat.py"))
-"""From these files a model's own code is called: operators that seem to stand in them are the model's."""
+HERE = str(Path(hookline.errors.__file__).parent)
+MODELS = tuple(str(Path(HERE, folder)) for folder in ("testing", "examples"))
+"""Folders of hookline in which there are models."""
 
 
 unseen_threads: dict[object, int] = {}
@@ -100,13 +100,18 @@ def current_line() -> str | None:
     return None
 
 
-@lru_cache(maxsize=4096)
-def is_own(file: str) -> bool:
-    """Whether operators that stand in this file are hookline's own work on a model, such as copies."""
-    return file.startswith(HERE) and not file.startswith((MODELS, *ENTRIES))
+def is_own(code: CodeType) -> bool:
+    """Whether operators that this code runs are hookline's own work on a model, such as copies."""
+    return _is_hooklines(code.co_filename) and id(code) not in model_callers
 
 
 @lru_cache(maxsize=4096)
 def is_library(file: str) -> bool:
     """Whether code in this file is torch's or hookline's, not the model's."""
-    return file.startswith((TORCH, "<frozen")) or (file.startswith(HERE) and not file.startswith(MODELS))
+    return file.startswith((TORCH, "<frozen")) or _is_hooklines(file)
+
+
+@lru_cache(maxsize=4096)
+def _is_hooklines(file: str) -> bool:
+    """Whether code in this file is hookline's, and no model."""
+    return file.startswith(HERE) and not file.startswith(MODELS)

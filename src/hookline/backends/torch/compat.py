@@ -123,6 +123,19 @@ def always_called(module: torch.nn.Module) -> OrderedDict[int, bool]:
     return module._forward_hooks_always_called  # type: ignore[return-value]
 
 
+model_callers: dict[int, Callable[..., Any]] = {}
+"""Functions of hookline that call a model's own code, by the ids of their code."""
+
+
+def calls_the_model(fn: Fn) -> Fn:
+    """Marks a function of hookline: operators that it runs itself are a model's, and none of hookline's work.
+
+    So it is where the model's code is in C: the kernels of a backward, a forward that is a function of torch.
+    """
+    model_callers[id(fn.__code__)] = fn
+    return fn
+
+
 # Sees every operation below autograd. Documented, in a private module.
 DispatchMode: Any = TorchDispatchMode
 
@@ -173,6 +186,7 @@ class _Engine(type(_plain_engine)):  # type: ignore[misc]
 
 
 @tidied
+@calls_the_model
 def _run_within(undoing: Undoing, run: EngineRun, engine: Callable[..., Any], *args: Any, **options: Any) -> None:
     for context in list(_around_backward):
         undoing.enter_context(context())
@@ -262,6 +276,7 @@ def in_parts(mode: Any, func: Any, args: Any, kwargs: Any) -> Any:
 
 
 @tidied
+@calls_the_model
 def _run_in(undoing: Undoing, mode: Any, run: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     undoing.enter_context(mode)
     return run(*args, **kwargs)
@@ -941,6 +956,7 @@ _compiled_calls: weakref.WeakKeyDictionary[torch.nn.Module, _CompiledCall] = wea
 
 
 def _within(context: Callable[[], Any], run: Callable[..., Any]) -> Callable[..., Any]:
+    @calls_the_model
     def call(*args: Any, **kwargs: Any) -> Any:
         with context():
             return run(*args, **kwargs)

@@ -20,7 +20,7 @@ from torch import nn
 from hookline.backends.operators import BACKWARD, FORWARD, Operator, OpListener, Scope, Step
 from hookline.backends.torch import compat
 from hookline.backends.torch.attribution import Trail, current_line, is_own, is_unseen, unseen_threads
-from hookline.backends.torch.compat import QuickDispatchMode, current_node, graph_task, in_parts
+from hookline.backends.torch.compat import QuickDispatchMode, calls_the_model, current_node, graph_task, in_parts
 from hookline.backends.torch.parameters import recomputed
 from hookline.backends.undoing import Filled, filled
 from hookline.trees import leaves
@@ -188,10 +188,11 @@ class OperatorMode(QuickDispatchMode):
 
     # Operators
 
+    @calls_the_model
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         scopes = self.local.scopes
-        if is_own(sys._getframe(1).f_code.co_filename) or (unseen_threads and is_unseen()):
+        if is_own(sys._getframe(1).f_code) or (unseen_threads and is_unseen()):
             return func(*args, **kwargs)
         if scopes:
             scope = scopes[-1]
@@ -216,6 +217,7 @@ class OperatorMode(QuickDispatchMode):
             return out
         return self._told(step, scope.call, func, types, args, kwargs)
 
+    @calls_the_model
     def _told(self, step: Step, call: int, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         """Runs an operator that is told with its inputs or line of code, or below other modes."""
         listener, quiet = self.listener, self.local.quiet

@@ -15,7 +15,7 @@ from hookline.backends.forwards import ReplacedForward, Through
 from hookline.backends.operators import FORWARD, OpListener
 from hookline.backends.protocol import Label
 from hookline.backends.torch import compat
-from hookline.backends.torch.compat import around_compiled
+from hookline.backends.torch.compat import around_compiled, calls_the_model
 from hookline.backends.torch.operators import OperatorMode
 from hookline.backends.undoing import Undoing
 
@@ -57,6 +57,7 @@ class _PartForward(ReplacedForward):
         super().__init__(module, "forward", Through(), label)
         self._mode, self._name, self._start = mode, name, mode.start(name, FORWARD)
 
+    @calls_the_model
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         mode = self._mode
         if not mode.local.scopes:
@@ -67,6 +68,7 @@ class _PartForward(ReplacedForward):
         finally:
             mode.leave(scope)
 
+    @calls_the_model
     def _outermost(self, *args: Any, **kwargs: Any) -> Any:
         mode = self._mode
         if not mode.open or not mode.listener.is_mine():
@@ -92,6 +94,7 @@ class _ModelForward(ReplacedForward):
         super().__init__(module, "forward", Through(), label)
         self._mode = mode
 
+    @calls_the_model
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         local = self._mode.local
         if local.depth == 0 and not compat.in_recompute(bool(local.calls)):
