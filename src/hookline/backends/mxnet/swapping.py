@@ -10,7 +10,6 @@ Gluon's own hooks run inside: they see the arguments after hookline's edits, and
 
 from __future__ import annotations
 
-import copyreg
 from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
 from typing import Any
@@ -22,6 +21,7 @@ from hookline.backends.changing import changing
 from hookline.backends.mxnet import compat, holding, waiting
 from hookline.backends.mxnet.quiet import unseen
 from hookline.backends.protocol import FunctionTap, Label, Rank, Tap, Wish
+from hookline.backends.subclass import base_of, is_made, subclass
 from hookline.backends.tap import backwards_in_order, put_in_order
 from hookline.backends.undoing import Undoing
 from hookline.trees import leaves
@@ -133,28 +133,26 @@ def _settle_class(block: Any) -> None:
     """Has the block be of the class that its taps want."""
     kind: Any = type(block)
     if _taps.get(block):
-        if not isinstance(kind, Swapped):
-            object.__setattr__(block, "__class__", swapped(kind))
+        if not is_made(kind):
+            object.__setattr__(block, "__class__", _tapped_class(kind))
     else:
         _taps.pop(block, None)
-        if isinstance(kind, Swapped):
-            object.__setattr__(block, "__class__", kind.own)
+        if is_made(kind):
+            object.__setattr__(block, "__class__", base_of(kind))
 
 
-class Swapped(type):
-    """The class of the classes of blocks with taps; `own` is what they derive from and stand for."""
-
-    own: Any
+class _Tapped(type):
+    """The class of the classes of blocks with taps: each stands for the one that it was made of."""
 
     def __instancecheck__(cls, thing: Any) -> bool:
-        return isinstance(thing, cls.own)
+        return isinstance(thing, base_of(cls))
 
     def __subclasscheck__(cls, kind: type) -> bool:
-        return issubclass(kind, cls.own)
+        return issubclass(kind, base_of(cls))
 
 
 @lru_cache(maxsize=256)
-def swapped(own: Any) -> Any:
+def _tapped_class(own: Any) -> Any:
     """The class for blocks of class `own` that have taps."""
 
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -163,33 +161,13 @@ def swapped(own: Any) -> Any:
     def new(cls: Any, *args: Any, **kwargs: Any) -> Any:
         return own(*args, **kwargs)  # a slice of a Sequential is made by type(self)(...)
 
-    def reduce(self: Any, protocol: Any) -> Any:
-        made = own.__reduce_ex__(self, protocol)
-        if not isinstance(made, tuple) or not any(isinstance(part, Swapped) for part in made[1]):
-            return made
-        # pickle wants the object's very class as what copyreg.__newobj__ is given.
-        maker = own.__new__ if made[0] is copyreg.__newobj__ else made[0]  # type: ignore[attr-defined]
-        return maker, tuple(own if isinstance(part, Swapped) else part for part in made[1]), *made[2:]
-
     def hybridize(self: Any, *args: Any, **kwargs: Any) -> Any:
         result = own.hybridize(self, *args, **kwargs)
         holding.hold_again()
         return result
 
-    kind = type("SwappedOf", (Swapped, *({type(own)} - {type})), {})
-    body = {
-        "__slots__": (),
-        "__call__": call,
-        "__new__": new,
-        "__reduce_ex__": reduce,
-        "__module__": own.__module__,
-        "__qualname__": own.__qualname__,
-        "__doc__": own.__doc__,
-        "hybridize": hybridize,
-    }
-    made: Any = kind(own.__name__, (own,), body)
-    made.own = own
-    return made
+    kind = type("TappedOf", (_Tapped, *({type(own)} - {type})), {})
+    return subclass(own, {"__slots__": (), "__call__": call, "__new__": new, "hybridize": hybridize}, kind)
 
 
 def _called(own: Any, block: Any, args: Any, kwargs: Any) -> Any:

@@ -9,7 +9,6 @@ what they are.
 
 from __future__ import annotations
 
-import copyreg
 import functools
 import itertools
 import weakref
@@ -24,6 +23,7 @@ from hookline.backends.nnx.compat import tracing
 from hookline.backends.nnx.events import failures, later, settled, thread
 from hookline.backends.nnx.modules import has_no_forward, walk
 from hookline.backends.nnx.replay import Shares, Waiting
+from hookline.backends.subclass import base_of, subclass
 from hookline.backends.tap import Figures, Label, Rank, Tap, Wish, backwards_in_order, put_in_order
 from hookline.backends.undoing import Undoing
 from hookline.errors import Unsupported
@@ -149,12 +149,6 @@ def view_of(tap: Tap) -> Figures:
     return RAW if tap.needs.statistics is None else tap.needs.statistics
 
 
-def base_of(kind: type) -> type:
-    """The class that a module has without taps."""
-    base: type = kind.__dict__.get("__hookline_base__", kind)
-    return base
-
-
 def post_in(kind: type) -> Post | None:
     """The post that a class goes by; None for a class without taps."""
     found: Post | None = kind.__dict__.get("__hookline_post__")
@@ -165,17 +159,12 @@ def hooked_class(post: Post, spec: Spec) -> type:
     """A class like the module's own, whose call goes by the post."""
     from hookline.backends.nnx.passing import passed
 
-    base = post.base
+    base: type = post.base
     call: Callable[..., Any] = base.__call__
 
     @functools.wraps(call)
     def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
         return passed(post, spec, self, args, kwargs)
-
-    def __reduce_ex__(self: Any, protocol: Any) -> Any:
-        # A pickle of it is one of a module without taps, and loads where hookline is not installed.
-        reduced: Any = object.__reduce_ex__(self, 2)
-        return copyreg._reconstructor, (base, object, None), *reduced[2:]  # type: ignore[attr-defined]
 
     def __deepcopy__(self: Any, memo: Any) -> Any:
         copied = base.__deepcopy__(self, memo) if hasattr(base, "__deepcopy__") else nnx.clone(self)
@@ -185,17 +174,11 @@ def hooked_class(post: Post, spec: Spec) -> type:
 
     names = {
         "__call__": __call__,
-        "__reduce_ex__": __reduce_ex__,
         "__deepcopy__": __deepcopy__,
-        "__hookline_base__": base,
         "__hookline_post__": post,
         "__hookline_spec__": spec,
-        "__module__": base.__module__,
-        "__qualname__": base.__qualname__,
-        "__doc__": base.__doc__,
     }
-    kind = _metaclass(type(base))
-    made: type = kind(base.__name__, (base,), names, pytree=getattr(base, "_pytree__is_pytree", True))
+    made: type = subclass(base, names, _metaclass(type(base)), pytree=getattr(base, "_pytree__is_pytree", True))
     return made
 
 
