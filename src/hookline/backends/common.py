@@ -174,8 +174,14 @@ class Common(Immediate):
     def gradient(self, parameter: Any) -> Any:
         return None
 
-    def lost(self, before: Any, after: Any, grad: Any) -> float | None:
-        """The share of elements with a gradient that a step left as they were; None in full precision."""
+    def value_of(self, parameter: Any) -> Any:
+        return parameter
+
+    def update_of(self, parameter: Any, before: Any) -> Any:
+        return self.detached(parameter) - before
+
+    def lost(self, parameter: Any, before: Any, grad: Any) -> float | None:
+        after = self.detached(parameter)
         old, new = self.host(before), self.host(after)
         if self.nbytes(after) > 2 * new.size:
             return None

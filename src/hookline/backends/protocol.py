@@ -299,8 +299,17 @@ class Training(Protocol):
     def gradient(self, parameter: Tensor) -> Tensor | None:
         """A parameter's accumulated gradient, or None."""
 
-    def lost(self, before: Tensor, after: Tensor, grad: Tensor) -> Any:
-        """The share of elements with a gradient that a step left as they were; None in full precision."""
+    # Of a parameter, around a step that `hear_steps` tells of. A framework may tell of a step later than it was
+    # made; the parameter then holds something else, and these say what it was.
+
+    def value_of(self, parameter: Tensor) -> Tensor:
+        """What the parameter held before the step: most often the parameter itself."""
+
+    def update_of(self, parameter: Tensor, before: Tensor) -> Tensor:
+        """What the step added to the parameter; `before` is a snapshot of `value_of`."""
+
+    def lost(self, parameter: Tensor, before: Tensor, grad: Tensor) -> Any:
+        """The share of elements with a gradient that the step left as they were; None in full precision."""
 
     def rank(self) -> int:
         """The number of this process among those that train together."""

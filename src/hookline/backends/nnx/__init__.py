@@ -28,7 +28,7 @@ from hookline.backends.nnx import (
 from hookline.backends.nnx.gradients import NNXGradients
 from hookline.backends.nnx.hosting import HostedHook, original_of
 from hookline.backends.nnx.leaves import Array, StandIn, array_of
-from hookline.backends.nnx.replay import now
+from hookline.backends.nnx.replay import replayed_call
 from hookline.backends.protocol import Address, Backend, Label
 from hookline.backends.undoing import Undoing
 
@@ -107,8 +107,6 @@ class NNXBackend(NNXGradients, Common):
         return jnp.array(array)
 
     def detached(self, tensor: Any) -> Any:
-        if now.weights is not None and isinstance(tensor, nnx.Variable):
-            return now.weights.after(tensor)
         return array_of(tensor)
 
     def device(self, device: Any) -> Any:
@@ -122,24 +120,22 @@ class NNXBackend(NNXGradients, Common):
         return int(array_of(tensor).nbytes)
 
     def needs_gradient(self, tree: Any) -> bool:
-        return now.differentiated if now.telling else super().needs_gradient(tree)
+        call = replayed_call()
+        return super().needs_gradient(tree) if call is None else call.differentiated
 
     def is_training(self, model: nnx.Module) -> bool:
-        return modules.is_training(model) if now.training is None else now.training
+        call = replayed_call()
+        return modules.is_training(model) if call is None else call.training
 
     # Statistics: of real values by numpy and the C kernel, of traced ones in the program itself
 
     def address(self, tensor: Any, strided: bool = False) -> Address | None:
-        if now.weights is not None and isinstance(tensor, nnx.Variable):
-            return None  # what it held at that step was sent
         tensor = array_of(tensor)
         if isinstance(tensor, jax.Array) and _readable(tensor):
             tensor = np.asarray(tensor)
         return arrays.address(tensor, strided)
 
     def reducible(self, tensor: Any) -> Any:
-        if now.weights is not None and isinstance(tensor, nnx.Variable):
-            return now.weights.before(tensor)
         tensor = array_of(tensor)
         if isinstance(tensor, StandIn):
             return tensor
@@ -166,8 +162,19 @@ class NNXBackend(NNXGradients, Common):
         found = jax.device_get(tensors)
         return [(one if one.dtype == np.int64 else statistics.unpacked(one)).reshape(-1) for one in found]
 
-    def lost(self, before: Any, after: Any, grad: Any) -> Any:
-        return now.weights.lost(after) if now.weights is not None else super().lost(before, after, grad)
+    # A step that compiled code made is told later
+
+    def value_of(self, parameter: Any) -> Any:
+        step = optimizers.replayed_step()
+        return parameter if step is None else step.value(parameter)
+
+    def update_of(self, parameter: Any, before: Any) -> Any:
+        step = optimizers.replayed_step()
+        return super().update_of(parameter, before) if step is None else step.update(parameter)
+
+    def lost(self, parameter: Any, before: Any, grad: Any) -> Any:
+        step = optimizers.replayed_step()
+        return super().lost(parameter, before, grad) if step is None else step.lost(parameter)
 
 
 def _readable(array: Any) -> bool:

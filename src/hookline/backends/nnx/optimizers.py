@@ -7,6 +7,7 @@ the statistics of parameters, gradients and updates are part of the program; lis
 from __future__ import annotations
 
 import functools
+import threading
 import weakref
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -21,7 +22,6 @@ from hookline.backends.nnx.leaves import StandIn, array_of, is_float
 from hookline.backends.nnx.modules import own_parameters, walk
 from hookline.backends.nnx.packing import Packing
 from hookline.backends.nnx.posts import Spec, post_in
-from hookline.backends.nnx.replay import now
 from hookline.backends.patching import Patch
 from hookline.backends.tap import Figures
 from hookline.backends.undoing import Undoing
@@ -117,16 +117,16 @@ def _tell(watched: list[Any], packing: Packing, views: frozenset[Figures], value
     before, grads, updates = (_merged([one[part] for one in seen]) for part in range(3))
     lost = [None if share < 0 else float(share) for share in values[packing.count :]]
     facts = zip(watched, before, updates, lost, strict=True)
-    told = Step({id(variable): (old, change, share) for variable, old, change, share in facts})
+    told = ReplayedStep({id(variable): (old, change, share) for variable, old, change, share in facts})
     held = set(map(id, watched))
     gradients = {id(one): grad for one, grad in zip(watched, grads, strict=True) if grad is not None}
     for listener in _concerned(held):
-        now.weights = told
+        _thread.step = told
         try:
             listener.before(held, gradients)
             listener.after(held)
         finally:
-            now.weights = None
+            _thread.step = None
 
 
 def _merged(views: list[list[Any]]) -> list[Any]:
@@ -142,33 +142,35 @@ def _merged(views: list[list[Any]]) -> list[Any]:
     return merged
 
 
-class Step:
-    """What listeners may ask of a step of compiled code, by the Variables of the model that is watched."""
+class ReplayedStep:
+    """A step of compiled code, of which listeners are told now: what it did to the Variables that are watched.
 
-    def __init__(self, facts: dict[int, tuple[Any, Any, float | None]]) -> None:
+    Three methods of the backend answer for it: `value_of`, `update_of` and `lost`.
+    """
+
+    def __init__(self, facts: dict[int, tuple[StandIn, StandIn, float | None]]) -> None:
         self._facts = facts
 
-    def before(self, variable: Any) -> StandIn:
-        found: StandIn = self._facts[id(variable)][0]
-        return found
+    def value(self, variable: Any) -> StandIn:
+        return self._facts[id(variable)][0]
 
-    def after(self, variable: Any) -> Changed:
-        _, update, lost = self._facts[id(variable)]
-        return Changed(update, lost)
+    def update(self, variable: Any) -> StandIn:
+        return self._facts[id(variable)][1]
 
-    def lost(self, after: Changed) -> float | None:
-        return after.lost
+    def lost(self, variable: Any) -> float | None:
+        return self._facts[id(variable)][2]
 
 
-class Changed(StandIn):
-    """A parameter after a step: what is known of it is its difference from before."""
+class _Thread(threading.local):
+    step: ReplayedStep | None = None
 
-    def __init__(self, update: StandIn, lost: float | None) -> None:
-        super().__init__(update.shape, update.dtype)
-        self._update, self.lost = update, lost
 
-    def __sub__(self, before: Any) -> StandIn:
-        return self._update
+_thread = _Thread()
+
+
+def replayed_step() -> ReplayedStep | None:
+    """The step that listeners are told of in this thread; None where a step happens now."""
+    return _thread.step
 
 
 def _weights(model: Any, grads: Any) -> list[Weight]:

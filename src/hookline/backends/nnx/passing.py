@@ -22,7 +22,7 @@ from hookline.backends.nnx.modules import is_training, own_parameters
 from hookline.backends.nnx.operators import listened
 from hookline.backends.nnx.packing import Packing, fingerprint
 from hookline.backends.nnx.posts import RAW, Post, Spec, counts, observes, view_of
-from hookline.backends.nnx.replay import Ear, Gradient, now
+from hookline.backends.nnx.replay import Gradient, ReplayedCall, replaying
 from hookline.backends.tap import Figures, Tap
 from hookline.backends.tapping import shared
 from hookline.errors import Unsupported
@@ -78,7 +78,7 @@ class _Traced:
         if post.module() is module:
             post.closed_over = True
         self.training = is_training(module)
-        self.mark = next(numbers)
+        self.place = next(numbers)
         self.program = program()
         self.remark: str | None = None  # what listening to gradients may have changed
         self.light = RAW not in spec.inputs | spec.outputs | spec.grads and not spec.params
@@ -211,21 +211,20 @@ class _Traced:
 
     def _tell_begin(self, values: list[Any]) -> None:
         module, taps = self._taps()
-        with _Telling(False, self.training):
+        with replaying(ReplayedCall(False, self.training)):
             for tap in taps:
                 if not tap.after and counts(tap):
                     _before(tap, module, (), {})
 
     def _tell_end(self, differentiated: bool, given: Packing, made: Packing, values: list[Any]) -> None:
-        key = self.mark, int(values[0])
+        key = self.place, int(values[0])
         self._post.shares.called()
         inputs, outputs = values[1 : 1 + given.count], values[1 + given.count :]
         module, taps = self._taps()
         seen: dict[Figures, tuple[Any, Any]] = {}
-        ears: list[Ear] = []
-        with _Telling(differentiated, self.training, ears, self.remark):
+        with replaying(ReplayedCall(differentiated, self.training, self.remark)) as call:
             for tap in taps:
-                view = now.view = view_of(tap)
+                view = call.view = view_of(tap)
                 if not self._sends_to(tap, view):
                     continue  # it came when this program was compiled, or running, already
                 if counts(tap):
@@ -238,7 +237,7 @@ class _Traced:
                 else:
                     _before(tap, module, args, kwargs)
         if self._spec.grads:  # with no ears too: its gradients are nobody else's
-            self._post.waiting.called(key, ears)
+            self._post.waiting.called(key, call.ears)
 
     def _sends_to(self, tap: Tap, view: Figures) -> bool:
         """Whether this program sends what a tap needs."""
@@ -249,25 +248,10 @@ class _Traced:
         def grads(view: Figures) -> list[tuple[list[int], Any]]:
             return list(zip(found_at, packing.seen(view, values[1:]), strict=True))
 
-        self._post.waiting.arrived((self.mark, int(values[0])), Gradient(which, grads))
+        self._post.waiting.arrived((self.place, int(values[0])), Gradient(which, grads))
 
     def _tell_parameters(self, packing: Packing, names: list[str], values: list[Any]) -> None:
         for name, share in zip(names, packing.seen(RAW, values), strict=True):
             total = self._post.shares.add(name, share)
             for sink, _ in list(self._post.param_sinks):
                 sink(name, total)
-
-
-class _Telling:
-    """While taps are told of a call: what they may ask of it."""
-
-    def __init__(
-        self, differentiated: bool, training: bool, ears: list[Ear] | None = None, remark: str | None = None
-    ) -> None:
-        self._values = True, differentiated, training, ears, remark
-
-    def __enter__(self) -> None:
-        now.telling, now.differentiated, now.training, now.ears, now.remark = self._values
-
-    def __exit__(self, *error: object) -> None:
-        now.telling, now.differentiated, now.training, now.ears, now.remark = False, False, None, None, None

@@ -123,8 +123,14 @@ class TorchBackend(Immediate):
         # What a sparse gradient (nn.Embedding, sparse=True) does not store is zero, and counts as such.
         return grad if grad is None or grad.layout is torch.strided else grad.to_dense()
 
-    def lost(self, before: torch.Tensor, after: torch.Tensor, grad: torch.Tensor) -> torch.Tensor | None:
-        """The share of elements with a gradient that a step left as they were; None in full precision."""
+    def value_of(self, parameter: torch.Tensor) -> torch.Tensor:
+        return parameter
+
+    def update_of(self, parameter: torch.Tensor, before: torch.Tensor) -> torch.Tensor:
+        return values.detached(parameter) - before
+
+    def lost(self, parameter: torch.Tensor, before: torch.Tensor, grad: torch.Tensor) -> torch.Tensor | None:
+        after = values.detached(parameter)
         if after.dtype not in (torch.bfloat16, torch.float16):
             return None
         moved = grad != 0
