@@ -16,21 +16,21 @@ from hookline.backends.capabilities import capabilities
 from hookline.backends.common import Common
 from hookline.backends.nnx import (
     compat,
-    describing,
+    describe,
     events,
     modules,
-    operators,
+    ops,
     optimizers,
-    posts,
+    parameters,
     statistics,
+    taps,
     values,
 )
 from hookline.backends.nnx.gradients import NNXGradients
-from hookline.backends.nnx.hosting import HostedHook, original_of
 from hookline.backends.nnx.leaves import Array, StandIn, array_of
 from hookline.backends.nnx.replay import replayed_call
+from hookline.backends.nnx.user_hooks import TracedHook, original_of
 from hookline.backends.protocol import Address, Backend, Label
-from hookline.backends.undoing import Undoing
 
 HEADER = 9
 """Words of a row before its histogram."""
@@ -50,15 +50,16 @@ class NNXBackend(NNXGradients, Common):
         "others anew in the block"
     )
 
-    place = staticmethod(posts.place)
-    placed = staticmethod(posts.placed_on)
-    replace_forward = staticmethod(posts.replace_forward)
+    place = staticmethod(taps.place)
+    placed = staticmethod(taps.placed_on)
+    replace_forward = staticmethod(taps.replace_forward)
     settled = staticmethod(events.settled)
     lasting = staticmethod(original_of)
 
     children = staticmethod(modules.children)
-    tensors_of = staticmethod(modules.tensors_of)
+    tensors_of = staticmethod(parameters.tensors_of)
     own_parameters = staticmethod(modules.own_parameters)
+    hear_parameters = staticmethod(parameters.hear_parameters)
     why_silent = staticmethod(modules.why_silent)
 
     snapshot = staticmethod(values.snapshot)
@@ -67,16 +68,16 @@ class NNXBackend(NNXGradients, Common):
     write_weight = staticmethod(compat.set_raw_value)
     host = staticmethod(values.host)
     dtype = staticmethod(values.dtype)
-    hook_operators = staticmethod(operators.hook_operators)
+    hook_operators = staticmethod(ops.hook_operators)
     hear_steps = staticmethod(optimizers.hear_steps)
 
-    modules_of = staticmethod(describing.modules_of)
-    described_input = staticmethod(describing.described_input)
-    traced_run = staticmethod(describing.traced_run)
-    evaluating = staticmethod(describing.evaluating)
-    random_input = staticmethod(describing.random_input)
-    integers = staticmethod(describing.integers)
-    forward_of = staticmethod(describing.forward_of)
+    modules_of = staticmethod(describe.modules_of)
+    described_input = staticmethod(describe.described_input)
+    traced_run = staticmethod(describe.traced_run)
+    evaluating = staticmethod(describe.evaluating)
+    random_input = staticmethod(describe.random_input)
+    integers = staticmethod(describe.integers)
+    forward_of = staticmethod(describe.forward_of)
 
     def is_model(self, thing: Any) -> bool:
         return isinstance(thing, nnx.Module)
@@ -85,23 +86,7 @@ class NNXBackend(NNXGradients, Common):
         return modules.walk(model)
 
     def hooked(self, hook: Callable[..., Any], label: Label) -> Callable[..., Any]:
-        return HostedHook(hook, label, original_of)
-
-    def hear_parameters(
-        self, undoing: Undoing, module: nnx.Module, sink: Callable[[str, Any], None], label: Label
-    ) -> None:
-        """Tells what the module's own calls contribute to the gradients of its parameters."""
-        post, mine = posts.post_of(module), (sink, label)
-
-        def remove() -> None:
-            if mine in post.param_sinks:
-                events.settled()
-                post.param_sinks = [other for other in post.param_sinks if other is not mine]
-            post.refresh()
-
-        undoing.noted(remove)
-        post.param_sinks.append(mine)
-        post.refresh()
+        return TracedHook(hook, label, original_of)
 
     def from_host(self, array: NDArray[Any]) -> jax.Array:
         return jnp.array(array)

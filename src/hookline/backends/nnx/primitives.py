@@ -1,4 +1,4 @@
-"""Operators: every primitive that a model runs, forward and backward, told one by one.
+"""Primitives: the call of a module whose operators are told, as a function of arrays.
 
 JAX turns code into a list of primitives (a jaxpr). Where somebody listens, a model's call is turned into one, with
 the module of each primitive in its name stack, and gone through primitive by primitive, on real values or as part
@@ -17,56 +17,29 @@ import jax
 from flax import nnx
 
 from hookline.backends.nnx.compat import tracing
-from hookline.backends.nnx.events import settled
-from hookline.backends.nnx.interpreting import Interpreter, Watcher, differentiable
+from hookline.backends.nnx.interpreting import Interpreter, differentiable
 from hookline.backends.nnx.leaves import Array, array_of
 from hookline.backends.nnx.posts import Post
-from hookline.backends.operators import OpListener
-from hookline.backends.tap import Label
-from hookline.backends.undoing import Undoing
 from hookline.errors import Unsupported
 from hookline.trees import map_leaves
 
 
-def hook_operators(
-    undoing: Undoing, model: nnx.Module, places: dict[str, Any], listener: OpListener, label: Label
-) -> None:
-    """Has `listener` told of each primitive that runs in these modules or their parts."""
-    settled()
-    watcher = Watcher(model, places, listener, label)
-
-    def remove() -> None:
-        if not any(watcher in post.op_watchers for post in watcher.posts):
-            return
-        try:
-            settled()
-        finally:
-            for post in watcher.posts:
-                post.op_watchers = [other for other in post.op_watchers if other is not watcher]
-                post.refresh()
-
-    undoing.noted(remove)
-    for post in watcher.posts:
-        post.op_watchers.append(watcher)
-        post.refresh()
-
-
-class _Now(threading.local):
+class _Thread(threading.local):
     """Whether a call is being turned into primitives on this thread, and how often it has called each module."""
 
     active = False
     calls: dict[int, int] | None = None
 
 
-_now = _Now()
+_thread = _Thread()
 
 
 def listened(post: Post, module: Any, own: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     """own(*args, **kwargs), the module's call, with its primitives told."""
-    if _now.active:
-        assert _now.calls is not None
-        call = _now.calls.get(post.number, 0)
-        _now.calls[post.number] = call + 1
+    if _thread.active:
+        assert _thread.calls is not None
+        call = _thread.calls.get(post.number, 0)
+        _thread.calls[post.number] = call + 1
         with jax.named_scope(f"@{post.number}#{call}@"):
             return own(*args, **kwargs)
     return _Passage(post, module, args, kwargs).result(own.func)  # type: ignore[attr-defined]
@@ -106,13 +79,13 @@ class _Passage:
         """The changed state and the outputs, as arrays; called with traced ones."""
         module = nnx.merge(self._graph, jax.tree.unflatten(self._state, arrays[: self._held]))
         args, kwargs = map_leaves(lambda place: arrays[place.index], self._template, _Place)
-        before, _now.active, _now.calls = (_now.active, _now.calls), True, {}
+        before, _thread.active, _thread.calls = (_thread.active, _thread.calls), True, {}
         try:
             # The class's own call: taps around it were passed already.
             with jax.named_scope(f"@{self._post.number}#0@"):
                 output = call(module, *args, **kwargs)
         finally:
-            _now.active, _now.calls = before
+            _thread.active, _thread.calls = before
         held, structure = jax.tree.flatten(nnx.split(module)[1])
         if structure != self._state:
             raise Unsupported(

@@ -1,4 +1,4 @@
-"""Hosting: users' hooks in compiled code.
+"""User hooks: those of users in compiled code.
 
 A hook that returns something replaces values, so it has to be part of the code: it is traced, and must be written
 in JAX. A hook that returns nothing looks, and is called with real values each time the code runs, from a callback.
@@ -6,12 +6,7 @@ in JAX. A hook that returns nothing looks, and is called with real values each t
 
 from __future__ import annotations
 
-import dis
-import inspect
-import itertools
-import types
 import weakref
-from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -22,6 +17,7 @@ from hookline.backends.nnx.compat import is_opaque, tracing
 from hookline.backends.nnx.events import call_back, failures, thread
 from hookline.backends.nnx.leaves import Array
 from hookline.backends.nnx.posts import live, post_in
+from hookline.backends.nnx.returns import never_returns
 from hookline.backends.tap import Label
 from hookline.errors import HookError
 from hookline.trees import leaves, map_leaves
@@ -40,7 +36,7 @@ _BOTH = (
 )
 
 
-class HostedHook:
+class TracedHook:
     """A user's hook as taps call it."""
 
     def __init__(self, hook: Callable[..., Any], label: Label, lasting: Callable[[Any], Any]) -> None:
@@ -100,50 +96,6 @@ def hook_error(label: Label, hook: Callable[..., Any], error: Exception) -> Hook
     failed = HookError(label.site, label.kind, f"({name}) raised {type(error).__name__}: {error}")
     failed.__cause__ = error
     return failed
-
-
-def never_returns(hook: Callable[..., Any]) -> bool:
-    """Whether a function certainly returns nothing but None.
-
-    It has no `return` with a value, or all it does is to print or to put something into a collection of Python's.
-    A hook of which this can't be told is called once with traced values, to see.
-
-    >>> seen = []
-    >>> never_returns(lambda x: seen.append(x)), never_returns(lambda x: x * 2)
-    (True, False)
-    """
-    function = hook.__func__ if isinstance(hook, types.MethodType) else hook
-    if not isinstance(function, types.FunctionType) or function.__code__.co_flags & _SUSPENDS:
-        return False
-    steps = [step for step in dis.get_instructions(function) if step.opname not in _PRELUDE]
-    if len(steps) > 3 and steps[-1].opname == "RETURN_VALUE" and steps[-2].opname in ("CALL", "CALL_FUNCTION"):
-        return not any("JUMP" in step.opname for step in steps) and _gives_none(function, *steps[:2])
-    ends = [(before, step) for before, step in itertools.pairwise(steps) if step.opname.startswith("RETURN_")]
-    return bool(ends) and all(
-        step.argval is None
-        if step.opname == "RETURN_CONST"
-        else before.opname == "LOAD_CONST" and before.argval is None
-        for before, step in ends
-    )
-
-
-_SUSPENDS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
-_PRELUDE = {"RESUME", "COPY_FREE_VARS", "PUSH_NULL", "PRECALL", "CACHE"}
-_FILLING: dict[Any, set[str]] = {
-    list: {"append", "extend", "insert"},
-    deque: {"append", "extend", "appendleft"},
-    set: {"add", "update"},
-    dict: {"update", "__setitem__"},
-}
-
-
-def _gives_none(function: types.FunctionType, first: dis.Instruction, second: dis.Instruction) -> bool:
-    """Whether a function of one expression begins with the name of something whose call gives None."""
-    if first.opname == "LOAD_GLOBAL" and first.argval == "print":
-        return True
-    known = {**function.__globals__, **inspect.getclosurevars(function).nonlocals}
-    thing = known.get(first.argval) if first.opname in ("LOAD_GLOBAL", "LOAD_DEREF") else None
-    return second.opname in ("LOAD_METHOD", "LOAD_ATTR") and second.argval in _FILLING.get(type(thing), set())
 
 
 def original_of(module: Any) -> Any:

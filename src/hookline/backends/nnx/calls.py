@@ -1,4 +1,4 @@
-"""Passing: one call of a module with taps.
+"""Calls: one call of a module with taps.
 
 Outside of transforms values are there, and every tap is called at once. Inside of them (jit, grad, vmap, scan,
 remat) the code is traced: taps that replace something become part of it, those that look are sent what they asked
@@ -19,19 +19,19 @@ from hookline.backends.nnx.events import numbers, program, send
 from hookline.backends.nnx.gradients import led, tapping
 from hookline.backends.nnx.leaves import Array, array_of, is_float
 from hookline.backends.nnx.modules import is_training, own_parameters
-from hookline.backends.nnx.operators import listened
 from hookline.backends.nnx.packing import Packing, fingerprint
 from hookline.backends.nnx.posts import RAW, Post, Spec, counts, observes, view_of
+from hookline.backends.nnx.primitives import listened
 from hookline.backends.nnx.replay import Gradient, ReplayedCall, replaying
 from hookline.backends.tap import Figures, Tap
 from hookline.backends.tapping import shared
 from hookline.errors import Unsupported
 
 
-def passed(post: Post, spec: Spec, module: Any, args: Any, kwargs: Any) -> Any:
+def run_call(post: Post, spec: Spec, module: Any, args: Any, kwargs: Any) -> Any:
     """What the module returns, its taps called or built in."""
     if tracing():
-        return _Traced(post, spec, module).call(args, kwargs)
+        return TracedCall(post, spec, module).call(args, kwargs)
     # Without jit, what would be compiled runs on copies as it is written. Any other copy is nobody's.
     if post.module() is not module and not jax.config.jax_disable_jit:
         return post.base.__call__(module, *args, **kwargs)
@@ -70,7 +70,7 @@ def _after(tap: Tap, module: Any, args: Any, kwargs: Any, output: Any) -> Any:
     return output if new is None else new
 
 
-class _Traced:
+class TracedCall:
     """One call in code that is being traced."""
 
     def __init__(self, post: Post, spec: Spec, module: Any) -> None:
