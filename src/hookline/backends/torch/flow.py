@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from hookline.backends.torch.describing import storage_of
+from hookline.backends.torch.describe import storage_of
 from hookline.trees import leaves
 
 

@@ -12,7 +12,6 @@ import torch
 from torch import nn
 from torch.autograd.graph import get_gradient_edge
 
-from hookline.backends.torch.attribution import unseen
 from hookline.backends.torch.compat import (
     aside,
     base_of,
@@ -23,6 +22,7 @@ from hookline.backends.torch.compat import (
     node_number,
     version,
 )
+from hookline.backends.torch.unseen import unseen
 from hookline.trees import leaves, map_leaves, parts
 
 Tensor = torch.Tensor

@@ -16,7 +16,7 @@ from torch import nn
 from hookline.backends.arrays import BINS, HIGHEST, LOWEST, MANTISSA_BITS, MAX_DIMS, SIDE
 from hookline.backends.protocol import Address
 from hookline.backends.torch import compat
-from hookline.backends.torch.attribution import unseen
+from hookline.backends.torch.unseen import unseen
 from hookline.backends.torch.values import laid_bare
 from hookline.errors import Unsupported
 

@@ -16,9 +16,9 @@ from torch import nn
 
 from hookline.backends.facts import CallFact, RunFacts
 from hookline.backends.protocol import FunctionTap, Label, Wish
-from hookline.backends.torch import costs, describing
+from hookline.backends.torch import costs, describe
 from hookline.backends.torch.compat import DispatchMode, base_of, in_parts, is_fakes_fault, quiet_fakes, uncompiled
-from hookline.backends.torch.describing import facts_of, nbytes, storage_of
+from hookline.backends.torch.describe import facts_of, nbytes, storage_of
 from hookline.backends.torch.flow import Flow
 from hookline.backends.torch.standins import (
     FakeTensors,
@@ -88,8 +88,8 @@ def _watched_run(
     lazy = has_lazy(model)
     if lazy:  # a first call initialises lazy modules for good; let it be a copy's first call
         model = copy.deepcopy(model)
-    names = describing.names_of(model)
-    modules = describing.modules_of(model, names)
+    names = describe.names_of(model)
+    modules = describe.modules_of(model, names)
     if real:
         numbers: RealTensors | FakeTensors = RealTensors(home)
         mode: AbstractContextManager[Any] = nullcontext()
@@ -107,7 +107,7 @@ def _watched_run(
     counted = torch.autograd.graph.saved_tensors_hooks(watch.saved, _itself) if saved else nullcontext()
     error = _error_of(model, args, kwargs, [mode, torch.enable_grad(), counted, watch])
     if lazy:
-        modules = describing.modules_of(model, names)
+        modules = describe.modules_of(model, names)
     failed = watch.open[-1] if error is not None and watch.open else None
     return RunFacts(modules, watch.calls, real, training, error, failed)
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from torch import fx
-
 from hookline.backends.patching import Shared
 from hookline.backends.torch import compat
+from hookline.backends.torch.compiled.inserting import insert
 from hookline.backends.undoing import Undoing
 
 _installed = Undoing()
@@ -16,10 +15,4 @@ def install(undoing: Undoing) -> None:
     _passes.use(undoing, object())
 
 
-def _look(graph: fx.Graph) -> None:
-    from hookline.backends.torch.compiled.inserting import insert  # ophooks.py needs this file
-
-    insert(graph)
-
-
-_passes = Shared[object](lambda: compat.inductor_pass(_installed, _look), _installed.close)
+_passes = Shared[object](lambda: compat.inductor_pass(_installed, insert), _installed.close)

@@ -1,7 +1,7 @@
-"""Op hooks: from the modules that are listened to, to the ways in which their code runs.
+"""Ops: from the modules that are listened to, to the ways in which their code runs.
 
-Code that runs as written is followed by a dispatch mode (operators.py). What inductor compiled is compiled anew
-with the listener in it (compiled/ophooks.py); a model may have parts of both kinds. The backends "eager" and
+Code that runs as written is followed by a dispatch mode (eager/). What inductor compiled is compiled anew
+with the listener in it (compiled/ops.py); a model may have parts of both kinds. The backends "eager" and
 "aot_eager" of torch.compile, made for debugging, run the same operators as the code itself, so with these a model
 runs as written while somebody listens.
 """
@@ -15,10 +15,10 @@ from torch import nn
 from hookline.backends.operators import OpListener
 from hookline.backends.protocol import Label
 from hookline.backends.torch.compat import compiled, compiler_of, has_pass_of_its_own, run_as_written, uncompiled
-from hookline.backends.torch.compiled.doors import need_version
-from hookline.backends.torch.compiled.ophooks import hook_compiled
+from hookline.backends.torch.compiled.constants import need_version
+from hookline.backends.torch.compiled.ops import hook_compiled
+from hookline.backends.torch.eager.forwards import hook_eager
 from hookline.backends.torch.modules import walk
-from hookline.backends.torch.written import hook_written
 from hookline.backends.undoing import Undoing
 from hookline.errors import Unsupported
 
@@ -52,7 +52,7 @@ def hook_operators(
             raise _unsupported(name, compiler)
     written = {key: part for key, part in inside.items() if key not in elsewhere}
     if written:
-        hook_written(undoing, uncompiled(model), written, entries, listener, label)
+        hook_eager(undoing, uncompiled(model), written, entries, listener, label)
 
 
 def _entries(module: nn.Module, name: str = "", above: tuple[int, ...] = ()) -> Iterator[tuple[str, nn.Module]]:

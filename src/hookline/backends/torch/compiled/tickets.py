@@ -1,4 +1,4 @@
-"""Running: the gradients of a module call that a graph is running.
+"""Tickets: the gradients of a module call that a graph is running.
 
 Inside a graph tensors have no history. What a tap asks to hear is kept with a *ticket*, a tensor that the graph
 carries from the call to its backward, where the doors for gradients find it again. Tickets live as long as the
@@ -19,7 +19,7 @@ from hookline.backends.torch.compat import graph_task
 from hookline.backends.undoing import stacked
 
 
-class Run:
+class Ticket:
     """One look through a door: which tensors need gradients, and who wants to hear these."""
 
     __slots__ = ("graph", "joint", "live", "sink")
@@ -30,10 +30,11 @@ class Run:
         self.joint: JointSink | None = None
         self.graph: Any = None
 
-    def ticket(self) -> torch.Tensor:
-        ticket = torch.zeros((), dtype=torch.int64)
-        ticket.hookline_run = self  # type: ignore[attr-defined]
-        return ticket
+    def tensor(self) -> torch.Tensor:
+        """What a graph carries of it."""
+        tensor = torch.zeros((), dtype=torch.int64)
+        tensor.hookline_ticket = self  # type: ignore[attr-defined]
+        return tensor
 
     def jointly(self, grads: dict[int, Any]) -> dict[int, Any]:
         """What the joint sink makes of the gradients, by the numbers of their places."""
@@ -46,26 +47,28 @@ class Run:
         return grads if new is None else {number: new[number] for number in grads}
 
 
-def run_of(ticket: torch.Tensor) -> Run | None:
-    return getattr(ticket, "hookline_run", None)
+def ticket_of(tensor: torch.Tensor) -> Ticket | None:
+    """The ticket that a graph has carried here."""
+    return getattr(tensor, "hookline_ticket", None)
 
 
-class _Current(threading.local):
-    run: Run | None = None
+class _Thread(threading.local):
+    ticket: Ticket | None = None
 
 
-_current = _Current()
+_thread = _Thread()
 
 
-def current() -> Run | None:
+def current_ticket() -> Ticket | None:
     """The look that is under way in this thread; None where code runs as it is written."""
-    return _current.run
+    return _thread.ticket
 
 
 @stacked
-def running(stack: ExitStack, run: Run) -> None:
-    stack.callback(setattr, _current, "run", _current.run)
-    _current.run = run
+def looking(stack: ExitStack, ticket: Ticket) -> None:
+    """A block in which a tap looks, with this ticket."""
+    stack.callback(setattr, _thread, "ticket", _thread.ticket)
+    _thread.ticket = ticket
 
 
 class GraphPassage:
@@ -84,17 +87,17 @@ class GraphPassage:
         self.live = 0
 
     def enter(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
-        run = _current.run
-        assert run is not None
-        run.sink = None if self._on_input is None else self._hear_input
-        run.joint = None if self._joint is None else self._ask
-        self.live = sum(run.live)
+        ticket = _thread.ticket
+        assert ticket is not None
+        ticket.sink = None if self._on_input is None else self._hear_input
+        ticket.joint = None if self._joint is None else self._ask
+        self.live = sum(ticket.live)
         return args, kwargs
 
     def leave(self, output: Any, call: int, references: int) -> Any:
-        run = _current.run
-        if run is not None:
-            run.sink = self._hear_output
+        ticket = _thread.ticket
+        if ticket is not None:
+            ticket.sink = self._hear_output
         return output
 
     def _hear_output(self, numbers: Sequence[int], grad: Any) -> None:

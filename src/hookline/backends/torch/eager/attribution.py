@@ -8,9 +8,7 @@ line of code is noted in the same way, if somebody asks for it.
 from __future__ import annotations
 
 import sys
-import threading
 from bisect import bisect_right
-from contextlib import ExitStack
 from functools import lru_cache
 from pathlib import Path
 from types import CodeType, FrameType
@@ -20,7 +18,6 @@ from torch import nn
 import hookline.errors
 from hookline.backends.operators import Scope
 from hookline.backends.torch.compat import model_callers, sequence_number
-from hookline.backends.undoing import stacked
 
 LIMIT = 2**18
 """Marks that a trail keeps. Older ones go: their graphs are long gone in all but the oddest loops."""
@@ -29,22 +26,6 @@ TORCH = str(Path(nn.__file__).parents[1])
 HERE = str(Path(hookline.errors.__file__).parent)
 MODELS = tuple(str(Path(HERE, folder)) for folder in ("testing", "examples"))
 """Folders of hookline in which there are models."""
-
-
-unseen_threads: dict[object, int] = {}
-
-
-@stacked
-def unseen(stack: ExitStack) -> None:
-    """A context in which what runs is no operator of the model: hookline's own work, or a user's for it."""
-    here = object()
-    stack.callback(unseen_threads.pop, here, None)
-    unseen_threads[here] = threading.get_ident()
-
-
-def is_unseen() -> bool:
-    """Whether this thread is in such a context."""
-    return threading.get_ident() in list(unseen_threads.values())
 
 
 class Trail:

@@ -1,4 +1,4 @@
-"""Operators: what stands in a graph where a tap looks in.
+"""Custom ops: the operators of our own that stand in a graph where a tap looks in.
 
 All but `copied` have an effect, in torch's sense: they are neither dropped nor merged, and run in the order of the
 program. Defined by `torch.library.Library`, not `custom_op`, which costs four times as much for each call.
@@ -13,7 +13,8 @@ from typing import Any
 import torch
 
 from hookline.backends.torch import compat
-from hookline.backends.torch.compiled.running import Run, run_of, running
+from hookline.backends.torch.compiled import doors
+from hookline.backends.torch.compiled.tickets import Ticket, looking, ticket_of
 from hookline.errors import Unsupported
 from hookline.trees import leaves, mismatch
 
@@ -90,23 +91,21 @@ def _copied(tensors: Any, like: Any) -> list[Tensor]:
 
 def _seen(values: list[Tensor], numbers: list[int], door: int, last: Tensor | None = None) -> Tensor:
     """A ticket; the tap is called. `last` is the ticket of the look before, which keeps looks in order."""
-    from hookline.backends.torch.compiled import doors
-
     found = doors.door(door)
-    run = Run(found.live)
+    own = Ticket(found.live)
     if compat.in_recompute():  # by the backend "eager", which runs checkpoints as they are: the first call counts
-        return run.ticket()
+        return own.tensor()
     if found.remembers:
-        found.latest = run
+        found.latest = own
     if (at := found.open()) is not None:
         module, tap = at
         if tap.needs.grads and not tap.needs.joint and compat.compiled_autograd():
             raise _unheard(tap)
         # Other objects each time: a graph writes new values into a tensor of its own, and no version tells.
         args, kwargs, output = found.built([value.detach() for value in values], numbers)
-        with running(run):
+        with looking(own):
             _called(tap, module, args, kwargs, output)
-    return run.ticket()
+    return own.tensor()
 
 
 def _unheard(tap: Any) -> Unsupported:
@@ -123,27 +122,25 @@ def _passed(values: list[Tensor], numbers: list[int], count: int, door: int) -> 
 
     The tap's own computation is recorded by autograd, for the backward of this operator.
     """
-    from hookline.backends.torch.compiled import doors
-
     found = doors.door(door)
-    run = Run(found.live)
+    own = Ticket(found.live)
     first = len(values) - count
     at = found.open()
     if at is None:
-        return [value.clone() for value in values[first:]], run.ticket()
+        return [value.clone() for value in values[first:]], own.tensor()
     module, tap = at
     with compat.autograd_as_outside(record=any(found.live)):
         inputs = [value.detach().requires_grad_(live) for value, live in zip(values, found.live, strict=True)]
         shown = [value.clone() for value in inputs]  # not leaves: a hook may write into what it gets
         args, kwargs, output = found.built(shown, numbers)
-        with running(run):
+        with looking(own):
             new = _called(tap, module, args, kwargs, output)
         old = output if found.after else (args, kwargs)
         new = old if new is None else new if found.after or tap.kwargs else (new, kwargs)
         _same_structure(tap, new, old)
         outputs = list(leaves(new, Tensor))
-        run.graph = inputs, outputs
-    return _copied([output.detach() for output in outputs], values[first:]), run.ticket()
+        own.graph = inputs, outputs
+    return _copied([output.detach() for output in outputs], values[first:]), own.tensor()
 
 
 def _called(tap: Any, module: Any, args: Any, kwargs: Any, output: Any) -> Any:
@@ -192,10 +189,10 @@ def _back_through_passed(ctx: Any, grads: list[Tensor], _: Any) -> Any:
 
 
 def _passed_backward(values: list[Tensor], grads: list[Tensor], ticket: Tensor) -> list[Tensor]:
-    run = run_of(ticket)
-    if run is None or run.graph is None:  # nobody was there in the forward
+    own = ticket_of(ticket)
+    if own is None or own.graph is None:  # nobody was there in the forward
         return [grad.clone() for grad in grads]
-    inputs, outputs = run.graph
+    inputs, outputs = own.graph
     pairs = [(output, grad) for output, grad in zip(outputs, grads, strict=True) if output.requires_grad]
     for one in inputs:
         one.grad = None
@@ -222,23 +219,21 @@ def _copy_of(value: Tensor, number: int) -> Tensor:
     return torch.empty_like(value).copy_(value)
 
 
-def _run(ticket: Tensor | None, door: int) -> Run | None:
-    """The call that a gradient belongs to: the ticket's or, where there is none, the latest at this door."""
-    from hookline.backends.torch.compiled import doors
-
-    return doors.door(door).latest if ticket is None else run_of(ticket)
+def _ticket_at(door: int, ticket: Tensor | None) -> Ticket | None:
+    """The ticket of the call that a gradient belongs to; where none came, of the latest call at this door."""
+    return doors.door(door).latest if ticket is None else ticket_of(ticket)
 
 
 def _heard(grad: Tensor, ticket: Tensor | None, place: int, door: int) -> None:
-    run = _run(ticket, door)
-    if run is not None and run.sink is not None:
-        run.sink([place], grad.detach())
+    own = _ticket_at(door, ticket)
+    if own is not None and own.sink is not None:
+        own.sink([place], grad.detach())
 
 
 def _gated(grads: list[Tensor], ticket: Tensor | None, places: list[int], door: int) -> list[Tensor]:
     """The gradients of these places, as the tap wants them."""
-    run = _run(ticket, door)
+    own = _ticket_at(door, ticket)
     # Copies: a graph uses its memory again, and a hook may keep what it was shown.
     by_place = {place: grad.clone() for place, grad in zip(places, grads, strict=True)}
-    new = by_place if run is None else run.jointly(by_place)
+    new = by_place if own is None else own.jointly(by_place)
     return _copied([new[place] for place in places], grads)

@@ -1,7 +1,7 @@
-"""Written: models that run as they are written, their operators told by a dispatch mode.
+"""Forwards: models that run as they are written, their operators told by a dispatch mode.
 
 The forward of every module in question is replaced, in the instance, by one that notes the call and, at the
-outermost, switches the mode on (operators.py).
+outermost, switches the mode on (mode.py).
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from hookline.backends.operators import FORWARD, OpListener
 from hookline.backends.protocol import Label
 from hookline.backends.torch import compat
 from hookline.backends.torch.compat import around_compiled, calls_the_model
-from hookline.backends.torch.operators import OperatorMode
+from hookline.backends.torch.eager.mode import OperatorMode
 from hookline.backends.undoing import Undoing
 
 
-def hook_written(
+def hook_eager(
     undoing: Undoing,
     model: nn.Module,
     modules: dict[int, tuple[str, nn.Module]],

@@ -1,6 +1,6 @@
-"""Operators of an eager torch model: a dispatch mode that knows which module is running.
+"""Mode: the operators of an eager torch model: a dispatch mode that knows which module is running.
 
-Forwards tell it which call is under way (written.py). For a backward it is switched on where autograd's engine
+Forwards tell it which call is under way (forwards.py). For a backward it is switched on where autograd's engine
 is entered; which module an operator belongs to is found by the number of the autograd node that runs it.
 """
 
@@ -19,9 +19,10 @@ from torch import nn
 
 from hookline.backends.operators import BACKWARD, FORWARD, Operator, OpListener, Scope, Step
 from hookline.backends.torch import compat
-from hookline.backends.torch.attribution import Trail, current_line, is_own, is_unseen, unseen_threads
 from hookline.backends.torch.compat import QuickDispatchMode, calls_the_model, current_node, graph_task, in_parts
+from hookline.backends.torch.eager.attribution import Trail, current_line, is_own
 from hookline.backends.torch.parameters import recomputed
+from hookline.backends.torch.unseen import is_unseen, unseen_threads
 from hookline.backends.undoing import Filled, filled
 from hookline.trees import leaves
 

@@ -1,14 +1,12 @@
-"""Op hooks: the operators of a compiled model, told while its graphs run.
+"""Listened: the compiled models whose operators somebody listens to, and who that is.
 
-Every module that is listened to gets a class of its own (classes.py), so that torch compiles the model anew,
-once. While it does, inductor hands over each graph of ATen operators, and operators that look at values are put
-into it (inserting.py). The graphs of the model as it was stay cached, and are used again when nobody listens.
+Every module that is listened to gets a class of its own (classes.py), so that torch compiles the model anew, once.
 """
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Container, Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,17 +15,15 @@ from torch import nn
 from hookline.backends.changing import changing
 from hookline.backends.operators import Operator, OpListener, Scope, Step
 from hookline.backends.protocol import Label
-from hookline.backends.torch.compat import around_compiled, graphs_so_far, uncompiled
-from hookline.backends.torch.compiled import inductor
+from hookline.backends.torch.compat import graphs_so_far
 from hookline.backends.torch.compiled.classes import mark
 from hookline.backends.torch.modules import walk
-from hookline.backends.undoing import Undoing
 from hookline.errors import Unsupported
 
 _models: weakref.WeakKeyDictionary[nn.Module, Listened] = weakref.WeakKeyDictionary()
 
 
-class Listening:
+class Subscription:
     """One listener, and the modules that it listens to."""
 
     def __init__(self, listener: OpListener, names: frozenset[str], label: Label) -> None:
@@ -51,15 +47,15 @@ class Listened:
 
     def __init__(self, root: nn.Module, names: dict[int, str]) -> None:
         self.root, self.names = weakref.ref(root), names
-        self.all: list[Listening] = []
+        self.all: list[Subscription] = []
         self.key: Hashable = None
         self.looked: set[Hashable] = set()  # keys for which a graph was compiled
         self._scopes: tuple[Hashable, dict[tuple[str, int, str], Scope]] = (None, {})
 
     @changing
-    def tell(self, listening: Listening, wanted: bool) -> None:
+    def tell(self, subscription: Subscription, wanted: bool) -> None:
         """Has the model tell this one too, or no more."""
-        self.all = [other for other in self.all if other is not listening] + [listening] * wanted
+        self.all = [other for other in self.all if other is not subscription] + [subscription] * wanted
         self._mark()
 
     def _mark(self) -> None:
@@ -106,32 +102,14 @@ def listened_models() -> Iterable[Listened]:
     return [model for model in _models.values() if model.all]
 
 
-def listenings(root: nn.Module) -> list[Listening]:
+def subscriptions(root: nn.Module) -> list[Subscription]:
     """Who listens to the operators of a model that is compiled."""
     return list(_models[root].all) if root in _models else []
 
 
-def hook_compiled(
-    undoing: Undoing,
-    entry: nn.Module,
-    modules: dict[int, tuple[str, nn.Module]],
-    inside: Container[int],
-    listener: OpListener,
-    label: Label,
-) -> None:
-    """Has `listener` told of the operators of those modules of `entry` that are `inside`."""
-    root = uncompiled(entry)
-    names = {key: name for key, (name, _) in modules.items()}
-    model = _listened(root, names)
-    listening = Listening(listener, frozenset(name for key, name in names.items() if key in inside), label)
-    inductor.install(undoing)
-    undoing.noted(model.tell, listening, False)
-    model.tell(listening, True)
-    around_compiled(undoing, entry, model.called)
-
-
 @changing
-def _listened(root: nn.Module, names: dict[int, str]) -> Listened:
+def listened_model(root: nn.Module, names: dict[int, str]) -> Listened:
+    """The model of which `root` is the root, with these names of its modules."""
     model = _models.get(root)
     if model is None or model.names != names:  # by another name it is part of another model
         model = _models[root] = Listened(root, names)
