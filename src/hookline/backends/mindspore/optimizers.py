@@ -14,7 +14,7 @@ from mindspore import nn
 from mindspore.experimental import optim
 
 from hookline.backends.mindspore import compat
-from hookline.backends.mindspore.cells import every
+from hookline.backends.mindspore.modules import every
 from hookline.backends.patching import Patch
 from hookline.backends.undoing import Undoing
 

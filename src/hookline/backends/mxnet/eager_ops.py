@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from hookline.backends.mxnet import blocks, compat, functions, holding, swapping, waiting
-from hookline.backends.mxnet.quiet import is_quiet, unseen
+from hookline.backends.mxnet import backward, compat, dehybridize, gradients, modules, taps
+from hookline.backends.mxnet.unseen import is_quiet, unseen
 from hookline.backends.operators import BACKWARD, FORWARD, Operator, OpListener, Scope, Step
 from hookline.backends.patching import Patch
 from hookline.backends.protocol import Label
@@ -28,7 +28,7 @@ def hook_operators(
     """Has `listener` told of each operator that runs in these blocks or their parts."""
     inside: dict[int, tuple[str, Any]] = {}
     for name, module in places.items():
-        for below, part in blocks.walk(module):
+        for below, part in modules.walk(module):
             inside.setdefault(id(part), (".".join(filter(None, (name, below))), part))
     for name, part in inside.values():
         if compat.has_no_code(part):
@@ -40,11 +40,11 @@ def hook_operators(
             )
     watcher = EagerOperators(listener)
     # Compiled parts, and the blocks themselves, run as they are written.
-    holding.hold_around(undoing, [*places.values()], themselves=True)
+    dehybridize.hold_around(undoing, [*places.values()], themselves=True)
     if id(model) not in inside:
-        swapping.around_calls(undoing, model, watcher.model_call, label._replace(site=""))
+        taps.around_calls(undoing, model, watcher.model_call, label._replace(site=""))
     for name, part in inside.values():
-        swapping.around_calls(undoing, part, partial(watcher.part_call, name), label._replace(site=name))
+        taps.around_calls(undoing, part, partial(watcher.part_call, name), label._replace(site=name))
     _invoke.use(undoing, watcher)
 
 
@@ -124,7 +124,7 @@ class EagerOperators:
     def _heard(self, scope: Scope, step: Step, inputs: list[Any]) -> list[Any]:
         """The inputs, led through an identity where a gradient may come."""
         operator = compat.backward_operator(step.operator.name)
-        live = [number for number, array in enumerate(inputs) if functions.is_live(array)]
+        live = [number for number, array in enumerate(inputs) if gradients.is_live(array)]
         if not live or not self.listener.wants(Operator(operator), BACKWARD):
             return inputs
 
@@ -136,14 +136,14 @@ class EagerOperators:
             outputs: list[Any] = [None] * count
             for number, grad in zip(live, grads, strict=True):
                 outputs[number] = grad
-            at = scope.backward if scope.task == waiting.backward_number() else None
+            at = scope.backward if scope.task == backward.backward_number() else None
             at = at or self._start(scope.module, BACKWARD)
             following = at.next.get(step) or at.then(step, Operator(operator), wanted=True)
-            scope.backward, scope.task = following, waiting.backward_number()
+            scope.backward, scope.task = following, backward.backward_number()
             self.listener.after(following, scope.call, outputs[0] if len(outputs) == 1 else tuple(outputs), None)
 
         led = list(inputs)
-        for number, array in zip(live, functions.joined([inputs[n] for n in live], tell), strict=True):
+        for number, array in zip(live, gradients.joined([inputs[n] for n in live], tell), strict=True):
             led[number] = array
         return led
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, NamedTuple
 
-from hookline.backends.mxnet import blocks
+from hookline.backends.mxnet import modules
 from hookline.backends.operators import FORWARD
 
 
@@ -30,7 +30,7 @@ class Graph:
         self._times = Counter(node["name"] for node in nodes)
         self._home = block
         self._owners = sorted(
-            ((part.prefix, part) for part in (block, *blocks.below(block)) if part.prefix),
+            ((part.prefix, part) for part in (block, *modules.below(block)) if part.prefix),
             key=lambda found: -len(found[0]),
         )
         self._nodes: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""Quiet: a block whose operators are no model's: those of hooks, and of hookline itself."""
+"""Unseen: a block whose operators are no model's: those of hooks, and of hookline itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions: an identity whose backward is ours, for one array or for several at once.
+"""Gradients: an identity whose backward is ours, for one array or for several at once.
 
 The outputs look at the memory of the inputs: nothing is copied in the forward. `autograd.Function` would do
 the same, but in MXNet 1.9.1 it loses the gradient of an array with grad_req "add", and those of all inputs
@@ -18,7 +18,8 @@ from typing import Any
 
 from mxnet import autograd
 
-from hookline.backends.mxnet import compat, waiting
+from hookline.backends.mxnet import compat
+from hookline.backends.mxnet.backward import expect_one_less, expect_one_more, keeping_failures
 from hookline.backends.mxnet.values import snapshot
 
 Backward = Callable[[list[Any]], "list[Any] | None"]
@@ -35,7 +36,7 @@ def identities(arrays: list[Any], backward: Backward) -> list[Any]:
     outputs = [array.detach() for array in arrays]
     key = next(_numbers)
     callbacks = compat.callback_list(_BACKWARD, _DELETE, key)
-    waiting.expect_one_more()
+    expect_one_more()
     # C++ keeps the address of `callbacks`, so it must live as long as the graph does.
     _recorded[key] = backward, [type(array) for array in arrays], callbacks
     try:
@@ -79,9 +80,9 @@ def _run(outputs: int, inputs: int, handles: Any, requests: Any, training: int, 
     grads = [compat.owning(handles[n], kinds[n]) for n in range(outputs)]
     targets = [compat.owning(handles[outputs + n], kinds[n], writable=True) for n in range(inputs)]
     new: list[Any] | None = None
-    with waiting.keeping_failures():
+    with keeping_failures():
         new = backward(grads)
-    with waiting.keeping_failures():
+    with keeping_failures():
         for target, grad, request in zip(targets, new or grads, requests[:inputs], strict=True):
             if request in (WRITE, WRITE_IN_PLACE):
                 target[:] = grad
@@ -95,7 +96,7 @@ def _run(outputs: int, inputs: int, handles: Any, requests: Any, training: int, 
 
 def _forget(key: int) -> int:
     if _recorded.pop(key, None) is not None:
-        waiting.expect_one_less()
+        expect_one_less()
     return True
 
 

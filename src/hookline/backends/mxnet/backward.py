@@ -1,4 +1,4 @@
-"""Waiting: a backward returns when the hooks in it have run, and raises what one of them raised.
+"""Backward: it returns when the hooks in it have run, and raises what one of them raised.
 
 MXNet starts a backward and returns before it has run; an exception in a callback is printed and lost, or
 comes back as an MXNetError wherever an array is read next. While a graph with taps of hookline exists, the

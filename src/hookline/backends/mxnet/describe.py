@@ -1,4 +1,4 @@
-"""Describing: arrays and blocks of MXNet as facts."""
+"""Describe: arrays and blocks of MXNet as facts."""
 
 from __future__ import annotations
 

@@ -20,10 +20,10 @@ import mindspore as ms
 from mindspore import nn
 
 from hookline.backends.mindspore import compat
-from hookline.backends.mindspore.cells import walk
 from hookline.backends.mindspore.constructs import ReplacedConstruct
 from hookline.backends.mindspore.failing import clean_after_failures
 from hookline.backends.mindspore.gradients import is_live, tap
+from hookline.backends.mindspore.modules import walk
 from hookline.backends.operators import BACKWARD, FORWARD, Operator, OpListener, Scope, Step
 from hookline.backends.tap import Label
 from hookline.backends.undoing import Undoing

@@ -1,4 +1,4 @@
-"""Holding: hybridized blocks run as they are written for as long as a tap sits inside of them.
+"""Dehybridize: hybridized blocks run as they are written for as long as a tap sits inside of them.
 
 A hybridized block runs one compiled graph and never calls what is in it, so hooks there would be silent. With a
 tap inside, it runs as it is written, and so does all that is in it: compiling each part for itself would take
@@ -17,7 +17,7 @@ from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
 from hookline.backends.changing import changing
-from hookline.backends.mxnet import blocks, compat
+from hookline.backends.mxnet import compat, modules
 from hookline.backends.undoing import Undoing
 from hookline.errors import Unsupported
 
@@ -55,13 +55,13 @@ def hold_around(undoing: Undoing, tapped: Iterable[Any], *, themselves: bool = F
     With `themselves` also those that nothing is around.
     """
     tapped = list(tapped)
-    around = {id(above): above for block in tapped for above in blocks.ancestors(block)}
+    around = {id(above): above for block in tapped for above in modules.ancestors(block)}
     if themselves:
         around |= {id(block): block for block in tapped}
     for above in around.values():
         _refuse_if_rewritten(above)
         _refuse_if_listened_to(above)
-    within = {id(block): block for above in around.values() for block in blocks.below(above)}
+    within = {id(block): block for above in around.values() for block in modules.below(above)}
     holding = [block for block in (around | within).values() if compat.is_hybrid(block)]
     mine = object()
     undoing.noted(_release, holding, mine)
@@ -101,7 +101,7 @@ def hold_again() -> None:
 
 def _would_be_compiled(block: Any) -> bool:
     """Whether a block that runs as written would be compiled without taps, alone or as a part."""
-    around = (_held.get(above) for above in (block, *blocks.ancestors(block)))
+    around = (_held.get(above) for above in (block, *modules.ancestors(block)))
     return any(held is not None and held.active for held in around)
 
 

@@ -1,4 +1,4 @@
-"""Trainers: the steps of gluon.Trainer, heard while somebody watches. It has no hooks of its own."""
+"""Optimizers: the steps of gluon.Trainer, heard while somebody watches. It has no hooks of its own."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from mxnet import gluon
 
-from hookline.backends.mxnet import blocks, compat, parameters
+from hookline.backends.mxnet import compat, modules, parameters
 from hookline.backends.patching import Patch
 from hookline.backends.undoing import Undoing
 
@@ -28,7 +28,7 @@ class Listener:
         held = {id(parameters.first_array(p)) for p in compat.parameters_of(trainer) if compat.is_initialized(p)}
         own = (
             id(parameters.first_array(p))
-            for _, block in blocks.walk(self._model)
+            for _, block in modules.walk(self._model)
             for p in compat.own_parameters(block).values()
             if compat.is_initialized(p)
         )

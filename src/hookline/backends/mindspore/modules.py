@@ -1,9 +1,8 @@
-"""Cells: the tree of a MindSpore model, its modes, and why a cell of it may stay silent."""
+"""Modules: the tree of a MindSpore model, and why a cell of it may stay silent."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from mindspore import nn
@@ -39,21 +38,6 @@ def _below(cell: nn.Cell, name: str, above: tuple[int, ...]) -> Iterator[tuple[s
             yield from _below(part, dot + own, (*above, id(cell)))
 
 
-def own_parameters(module: nn.Cell) -> dict[str, Any]:
-    """A cell's own parameters by attribute, without moving statistics."""
-    found = compat.parameters(module).items()
-    return {name: parameter for name, parameter in found if not compat.is_state(name, parameter)}
-
-
-def tensors_of(model: nn.Cell) -> dict[str, Any]:
-    """Every parameter and buffer by its dotted name, tied ones under each of their names."""
-    found = {}
-    for name, cell in every(model):
-        for own, tensor in {**compat.parameters(cell), **compat.buffers(cell)}.items():
-            found[f"{name}.{own}" if name else own] = tensor
-    return found
-
-
 def has_construct(module: nn.Cell) -> bool:
     """Whether a cell can be called; those that only hold others can't."""
     return not isinstance(module, HOLDERS) and type(module).construct is not nn.Cell.construct
@@ -78,26 +62,3 @@ def _above(name: str) -> Iterator[str]:
 
 def _is_jitted(cell: nn.Cell) -> bool:
     return bool(getattr(type(cell).construct, "__wrapped_by_jit__", False))
-
-
-def forward_of(cell: nn.Cell) -> tuple[Callable[..., Any], str]:
-    """The function that runs when the cell is called, and the class or instance that has it."""
-    if "construct" in vars(cell):
-        return vars(cell)["construct"], f"this {type(cell).__name__} object"
-    for base in type(cell).__mro__:
-        if "construct" in vars(base):
-            found: Callable[..., Any] = vars(base)["construct"]
-            return getattr(found, "__wrapped__", found), base.__name__
-    raise AssertionError("nn.Cell itself has a construct")
-
-
-@contextmanager
-def evaluating(model: nn.Cell) -> Iterator[None]:
-    """The model in evaluation mode; each cell's own mode comes back."""
-    modes = [(cell, bool(cell.training)) for _, cell in every(model)]
-    try:
-        model.set_train(False)
-        yield
-    finally:
-        for cell, training in modes:
-            cell.training = training

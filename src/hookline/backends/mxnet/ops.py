@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from hookline.backends.mxnet import blocks, compat, eager, swapping, waiting
-from hookline.backends.mxnet.graphs import Graph, Value
+from hookline.backends.mxnet import backward, compat, eager_ops, modules, taps
+from hookline.backends.mxnet.graph_ops import Graph, Value
 from hookline.backends.mxnet.values import snapshot
 from hookline.backends.operators import BACKWARD, FORWARD, Operator, OpListener, Step
 from hookline.backends.protocol import Label
@@ -33,37 +33,37 @@ def hook_operators(
     """Has `listener` told of each operator that runs in these blocks or their parts.
 
     Where all of them run in compiled graphs, that is MXNet's own op hook, with its names. Where they run as they
-    are written, see `eager.py`.
+    are written, see `eager_ops.py`.
     """
     around = [_compiled_around(module) for module in places.values()]
     if not all(around):
-        eager.hook_operators(undoing, model, places, listener, label)
+        eager_ops.hook_operators(undoing, model, places, listener, label)
         return
     compiled = {id(block): block for found in around for block in found}
     names: dict[int, str] = {}
     inside: dict[int, Any] = {}
     for name, module in places.items():
-        for below, part in blocks.walk(module):
+        for below, part in modules.walk(module):
             names.setdefault(id(part), ".".join(filter(None, (name, below))))
             inside[id(part)] = part
     # A part that is called by itself runs a graph of its own.
     compiled |= {key: part for key, part in inside.items() if compat.is_hybrid(part) and compat.is_active(part)}
     for block in compiled.values():
         _refuse_if_it_would_be_silent(block)
-    undoing.noted(waiting.settle)
+    undoing.noted(backward.settle)
     for block in compiled.values():
         hook, ear = _hook_of(block), Ear(listener, names)
         undoing.noted(hook.without, ear)
         hook.ears.append(ear)
-        swapping.around_calls(undoing, block, hook.run, label._replace(site=names.get(id(block), "")))
+        taps.around_calls(undoing, block, hook.run, label._replace(site=names.get(id(block), "")))
         hook.attach()
 
 
 def _compiled_around(module: Any) -> list[Any]:
     """The outermost compiled block that runs this one; none where it runs as it is written."""
-    around = [block for block in (module, *blocks.ancestors(module)) if compat.is_hybrid(block)]
+    around = [block for block in (module, *modules.ancestors(module)) if compat.is_hybrid(block)]
     active = [block for block in around if compat.is_active(block)]
-    inner = {id(block) for above in active for block in blocks.below(above)}
+    inner = {id(block) for above in active for block in modules.below(above)}
     return [block for block in active if id(block) not in inner]
 
 
@@ -148,9 +148,9 @@ class BlockHook:
 
     def attach(self) -> None:
         if not self._undo:
-            self._undo = [waiting.before_settling(self._flush), compat.set_op_hook(self._block, self)]
-            waiting.expect_one_more()
-            self._undo.append(waiting.expect_one_less)
+            self._undo = [backward.before_settling(self._flush), compat.set_op_hook(self._block, self)]
+            backward.expect_one_more()
+            self._undo.append(backward.expect_one_less)
         compat.monitor_all(self._block, any(ear.listener.inputs for ear in self.ears))
 
     def without(self, ear: Ear) -> None:
@@ -183,14 +183,14 @@ class BlockHook:
             self._flush()
             self._phase = BACKWARD
             self._seen.clear()
-        waiting.raise_failure()
+        backward.raise_failure()
         return output
 
     def __call__(self, name: bytes, op: bytes, handle: int) -> None:
         array = compat.owning(handle)  # before anything can fail: without an owner it leaks
         if not self.ears:  # a backward that comes when everybody has left
             return
-        with waiting.keeping_failures():
+        with backward.keeping_failures():
             self._take(compat.text(name), compat.text(op), array)
 
     def _take(self, name: str, op: str, array: Any) -> None:
@@ -211,7 +211,7 @@ class BlockHook:
         if group is not None:
             graph = self._current_graph()
             for ear in list(self.ears):
-                with waiting.keeping_failures():
+                with backward.keeping_failures():
                     ear.tell(graph, group)
 
     def _current_graph(self) -> Graph:

@@ -1,4 +1,4 @@
-"""Swapping: taps on a block, by a class of its own for as long as they are there.
+"""Taps on a block, by a class of its own for as long as they are there.
 
 Gluon's own hooks only look: what they return is dropped. And a call can't be caught on the object itself, since
 Python looks for `__call__` on the class. So a block with taps is of a class that derives from its own, has its
@@ -18,8 +18,8 @@ from weakref import WeakKeyDictionary
 from mxnet import symbol
 
 from hookline.backends.changing import changing
-from hookline.backends.mxnet import compat, holding, waiting
-from hookline.backends.mxnet.quiet import unseen
+from hookline.backends.mxnet import backward, compat, dehybridize
+from hookline.backends.mxnet.unseen import unseen
 from hookline.backends.protocol import FunctionTap, Label, Rank, Tap, Wish
 from hookline.backends.subclass import base_of, is_made, subclass
 from hookline.backends.tap import backwards_in_order, put_in_order
@@ -78,8 +78,8 @@ _taps: WeakKeyDictionary[Any, Taps] = WeakKeyDictionary()
 def place(undoing: Undoing, wishes: list[Wish]) -> None:
     """Places a tap for each wish."""
     # At the end: a backward that somebody started by a name from before the taps may still run.
-    undoing.noted(waiting.settle)
-    holding.hold_around(undoing, [block for block, tap in wishes if not tap.may_miss])
+    undoing.noted(backward.settle)
+    dehybridize.hold_around(undoing, [block for block, tap in wishes if not tap.may_miss])
     undoing.noted(_remove, wishes)
     _add(wishes)
 
@@ -100,7 +100,7 @@ def _remove(wishes: list[Wish]) -> None:
 
 def replace_forward(undoing: Undoing, module: Any, fn: Callable[..., Any], label: Label) -> None:
     """Has `fn(original, *args, **kwargs)` run in place of the block's own call."""
-    holding.hold_around(undoing, [module])
+    dehybridize.hold_around(undoing, [module])
     around_calls(undoing, module, fn, label)
 
 
@@ -163,7 +163,7 @@ def _tapped_class(own: Any) -> Any:
 
     def hybridize(self: Any, *args: Any, **kwargs: Any) -> Any:
         result = own.hybridize(self, *args, **kwargs)
-        holding.hold_again()
+        dehybridize.hold_again()
         return result
 
     kind = type("TappedOf", (_Tapped, *({type(own)} - {type})), {})
@@ -176,7 +176,7 @@ def _called(own: Any, block: Any, args: Any, kwargs: Any) -> Any:
     if taps is None or _is_symbolic(args, kwargs):
         # Gluon traces a graph, to learn shapes or to compile a part of this block: nothing flows.
         return own.__call__(block, *args, **kwargs)
-    waiting.raise_failure()
+    backward.raise_failure()
     after, forwards = taps.after, taps.forwards
     if taps.before:
         args, kwargs = _before(taps.before, block, args, kwargs)

@@ -1,4 +1,4 @@
-"""Blocks: the tree of a Gluon model, who holds a block, and why one may stay silent."""
+"""Modules: the tree of a Gluon model, who holds a block, and why one may stay silent."""
 
 from __future__ import annotations
 
