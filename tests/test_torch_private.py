@@ -107,7 +107,7 @@ def test_sequence_numbers_grow_and_mark_nodes():
 
 
 def test_autograd_runs_nodes_from_the_youngest_to_the_oldest():
-    """What lets several gradients meet before any of them goes on (joining.py)."""
+    """What lets several gradients meet before any of them goes on (torch/backward.py)."""
     order = []
     xs = [torch.ones(1, requires_grad=True) for _ in range(4)]
     views = [x.view_as(x) for x in xs]
@@ -794,7 +794,7 @@ def test_whether_anything_was_compiled_is_known(monkeypatch):
 
 @pytest.mark.usefixtures("hooks_in_graphs")
 def test_a_tensor_keeps_its_attributes_from_a_graphs_forward_to_its_backward():
-    """What tickets rely on (compiled/running.py): the very object comes back."""
+    """What tickets rely on (compiled/tickets.py): the very object comes back."""
     import hookline
 
     ran = torch.compile(nn.Linear(2, 2), backend="aot_eager", fullgraph=True)

@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hookline.backends.capabilities import capabilities
-from hookline.backends.common import Common
+from hookline.backends.defaults import Defaults
 from hookline.backends.protocol import TensorBackend
 from hookline.errors import InvalidArgument
 
 
-class NumpyBackend(Common):
+class NumpyBackend(Defaults):
     """What recordings are read into where their own framework is not installed."""
 
     name = "numpy"

@@ -1,7 +1,7 @@
 """Backend: what hookline needs of a framework, and nothing more, by subject.
 
 A new framework is a folder with a class that has these methods. Most of what frameworks share is in
-`common.Common`, to be derived from; `hookline.testing.conformance` is the suite that such a backend must pass.
+`defaults.Defaults`, to be derived from; `hookline.testing.conformance` is the suite that such a backend must pass.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ class Values(Protocol):
 
 
 class Statistics(Protocol):
-    """What statistics are taken of, and where; `common.Common` has all of it for arrays of numpy."""
+    """What statistics are taken of, and where; `defaults.Defaults` has all of it for arrays of numpy."""
 
     def address(self, tensor: Tensor, strided: bool = False) -> Address | None:
         """Where the values lie, for the C kernel to read; None where it can't, as `tensor` is.
@@ -239,7 +239,7 @@ class Operators(Protocol):
 
 
 class Compiling(Protocol):
-    """Programs made of code before it runs; `immediate.Immediate` is for frameworks that run it as it is.
+    """Programs made of code before it runs; `defaults.Immediate` is for frameworks that run it as it is.
 
     `not_called` says in an audit why no tap at all was called.
     """
@@ -257,7 +257,7 @@ class Compiling(Protocol):
 
 
 class Recomputation(Protocol):
-    """Activation checkpointing; `common.Common` is for frameworks where a forward never runs again."""
+    """Activation checkpointing; `defaults.Defaults` is for frameworks where a forward never runs again."""
 
     def backward_number(self) -> int:
         """Which backward is under way; -1 where none is."""

@@ -9,7 +9,9 @@ import mindspore as ms
 from mindspore import nn
 
 from hookline.backends.capabilities import capabilities
-from hookline.backends.common import Common
+from hookline.backends.defaults import Defaults
+from hookline.backends.describe_by_running import DescribeByRunning
+from hookline.backends.identity_gradients import IdentityGradients, Passage
 from hookline.backends.mindspore import (
     compat,
     describe,
@@ -24,9 +26,7 @@ from hookline.backends.mindspore import (
 )
 from hookline.backends.mindspore.constructs import replace_construct
 from hookline.backends.protocol import Backend, GradSink, JointSink
-from hookline.backends.running import Running
 from hookline.backends.tap import FunctionTap, Label
-from hookline.backends.tapping import Passage, Tapping
 from hookline.backends.undoing import Undoing
 
 STATE_HOOKS = {
@@ -37,7 +37,7 @@ STATE_HOOKS = {
 }
 
 
-class MindSporeBackend(Tapping, Running, Common):
+class MindSporeBackend(IdentityGradients, DescribeByRunning, Defaults):
     """Enters mindspore.nn.Cell models; see `hookline.backends.protocol.Backend`."""
 
     name = "mindspore"

@@ -13,9 +13,9 @@ from typing import Any
 import mindspore as ms
 from mindspore import ops
 
+from hookline.backends.identity_gradients import IdentityGradients, Passage
 from hookline.backends.mindspore import compat
 from hookline.backends.protocol import GradSink, JointSink
-from hookline.backends.tapping import Passage, Tapping
 
 
 def is_live(tensor: ms.Tensor) -> bool:
@@ -50,7 +50,7 @@ class JoinedInputs(Passage):
     MindSpore computes no gradient of an input that `ms.grad` was not asked for, and does not tell so beforehand.
     """
 
-    def __init__(self, backend: Tapping, sink: JointSink, on_output: GradSink) -> None:
+    def __init__(self, backend: IdentityGradients, sink: JointSink, on_output: GradSink) -> None:
         super().__init__(backend, partial(backend.joined_at, sink=self._arrives), self._told)
         self._sink, self._told_output = sink, on_output
         self._arrived = self._waiting = False

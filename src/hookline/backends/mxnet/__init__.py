@@ -21,8 +21,10 @@ import mxnet
 from mxnet import autograd, gluon
 
 from hookline.backends.capabilities import capabilities
-from hookline.backends.common import Common
+from hookline.backends.defaults import Defaults
+from hookline.backends.describe_by_running import DescribeByRunning
 from hookline.backends.facts import ParameterFact, RunFacts
+from hookline.backends.identity_gradients import IdentityGradients, Passage
 from hookline.backends.mxnet import (
     backward,
     compat,
@@ -40,11 +42,9 @@ from hookline.backends.mxnet import (
 from hookline.backends.mxnet.unseen import unseen
 from hookline.backends.operators import Operator
 from hookline.backends.protocol import Backend, GradSink, Label
-from hookline.backends.running import Running
-from hookline.backends.tapping import Passage, Tapping
 
 
-class MxnetBackend(Tapping, Running, Common):
+class MxnetBackend(IdentityGradients, DescribeByRunning, Defaults):
     """Enters gluon.Block and HybridBlock; see `hookline.backends.protocol.Backend`."""
 
     name = "mxnet"

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from hookline.backends import arrays
 from hookline.backends.capabilities import capabilities
-from hookline.backends.common import Common
+from hookline.backends.defaults import Defaults
 from hookline.backends.nnx import (
     compat,
     describe,
@@ -36,7 +36,7 @@ HEADER = 9
 """Words of a row before its histogram."""
 
 
-class NNXBackend(NNXGradients, Common):
+class NNXBackend(NNXGradients, Defaults):
     """Enters nnx models; see `hookline.backends.protocol.Backend`."""
 
     name = "nnx"

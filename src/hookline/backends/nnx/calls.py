@@ -14,6 +14,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from hookline.backends.identity_gradients import shared
 from hookline.backends.nnx.compat import swapped_value, tracing
 from hookline.backends.nnx.events import numbers, program, send
 from hookline.backends.nnx.gradients import led, tapping
@@ -24,7 +25,6 @@ from hookline.backends.nnx.posts import RAW, Post, Spec, counts, observes, view_
 from hookline.backends.nnx.primitives import listened
 from hookline.backends.nnx.replay import Gradient, ReplayedCall, replaying
 from hookline.backends.tap import Figures, Tap
-from hookline.backends.tapping import shared
 from hookline.errors import Unsupported
 
 

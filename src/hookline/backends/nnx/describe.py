@@ -15,12 +15,12 @@ import numpy as np
 from flax import nnx
 
 from hookline.backends.capabilities import capabilities
+from hookline.backends.describe_by_running import Calls
 from hookline.backends.facts import ModuleFact, ParameterFact, RunFacts, TensorFact, described
 from hookline.backends.nnx.compat import attributes
 from hookline.backends.nnx.leaves import Array, array_of, is_float
 from hookline.backends.nnx.modules import has_no_forward, is_training, own_parameters, walk
 from hookline.backends.nnx.taps import place
-from hookline.backends.running import Calls
 from hookline.backends.subclass import base_of
 from hookline.backends.tap import FunctionTap, Label, Rank, Wish
 from hookline.backends.undoing import Undoing, tidied

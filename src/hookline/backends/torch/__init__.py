@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from hookline.backends.capabilities import capabilities
-from hookline.backends.immediate import Immediate
+from hookline.backends.defaults import Immediate
 from hookline.backends.protocol import Backend, Label
 from hookline.backends.torch import (
     compat,

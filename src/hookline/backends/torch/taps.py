@@ -17,9 +17,9 @@ from typing import Any
 from torch import nn
 
 from hookline.backends.changing import changing
-from hookline.backends.forwards import ReplacedForward, replaced
-from hookline.backends.points import Point
+from hookline.backends.hook_point import Point
 from hookline.backends.protocol import FunctionTap, Inert, Label, Rank, Tap, Wish
+from hookline.backends.replaced_forward import ReplacedForward, replaced
 from hookline.backends.tap import put_in_order
 from hookline.backends.torch.attached import Attached, attached
 from hookline.backends.torch.compat import (

@@ -17,8 +17,8 @@ from typing import Any
 from torch import nn
 
 from hookline.backends.changing import changing
-from hookline.backends.forwards import ReplacedForward
 from hookline.backends.protocol import Tap
+from hookline.backends.replaced_forward import ReplacedForward
 from hookline.backends.subclass import base_of, subclass
 from hookline.backends.torch.compat import hook_dicts
 

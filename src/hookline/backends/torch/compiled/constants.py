@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import torch
 
 from hookline.backends.capabilities import capabilities
-from hookline.backends.points import Point
+from hookline.backends.hook_point import Point
 from hookline.backends.protocol import Rank
 from hookline.backends.torch import compat
 from hookline.backends.torch.attached import tapped_modules

@@ -11,9 +11,9 @@ from typing import Any
 
 from torch import nn
 
-from hookline.backends.forwards import ReplacedForward, Through
 from hookline.backends.operators import FORWARD, OpListener
 from hookline.backends.protocol import Label
+from hookline.backends.replaced_forward import ReplacedForward, Through
 from hookline.backends.torch import compat
 from hookline.backends.torch.compat import around_compiled, calls_the_model
 from hookline.backends.torch.eager.mode import OperatorMode

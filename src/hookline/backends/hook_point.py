@@ -1,4 +1,4 @@
-"""Point: a place in forward code at which a gradient is heard."""
+"""Hook point: a place in forward code at which a gradient is heard."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tapping: gradients in frameworks that have an identity with a backward of one's own.
+"""Identity gradients: those in frameworks that have an identity with a backward of one's own.
 
 Such a framework gives two functions, and everything that hookline asks of gradients is made of them: `tap`
 leads one tensor through an identity whose backward tells the gradient, `joint_tap` several at once. A module's
@@ -26,7 +26,7 @@ SHARED = (
 )
 
 
-class Tapping:
+class IdentityGradients:
     """The methods of `protocol.GradientTaps` but for parameters; a backend adds the first three."""
 
     tensor: type
@@ -100,7 +100,9 @@ class Passage:
     on_doubt: Callable[[str], None] | None = None
     live = places = 0
 
-    def __init__(self, tapping: Tapping, inwards: Callable[[Any, Found, int], Any], on_output: GradSink) -> None:
+    def __init__(
+        self, tapping: IdentityGradients, inwards: Callable[[Any, Found, int], Any], on_output: GradSink
+    ) -> None:
         self._tapping, self._inwards, self._on_output = tapping, inwards, on_output
 
     def enter(self, args: Any, kwargs: Any) -> tuple[Any, Any]:

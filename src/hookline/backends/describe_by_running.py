@@ -1,6 +1,7 @@
-"""Running: one real run of a model in inference, call by call, for frameworks without tensors that only stand in.
+"""Describe by running: one real run of a model in inference, call by call.
 
-Names, types, shapes and parameters are there; costs are not counted.
+For frameworks that have no tensors without numbers. Names, types, shapes and parameters are there; costs are not
+counted.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class Described:
     dtype: Any = None
 
 
-class Running:
+class DescribeByRunning:
     """`modules_of`, `described_input`, `integers` and `traced_run` of a backend that adds the rest of these."""
 
     tensor: type
@@ -115,7 +116,9 @@ class Running:
 
 
 @tidied
-def _run_within(undoing: Undoing, backend: Running, calls: Calls, model: Any, args: Any, kwargs: Any) -> None:
+def _run_within(
+    undoing: Undoing, backend: DescribeByRunning, calls: Calls, model: Any, args: Any, kwargs: Any
+) -> None:
     """Calls the model in inference, with its calls told."""
     backend.place(undoing, calls.wishes(backend.named_modules(model)))
     undoing.enter_context(backend.evaluating(model))

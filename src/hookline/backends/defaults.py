@@ -1,7 +1,8 @@
-"""Common: what backends share. A new one derives from it and adds what only its framework can tell.
+"""Defaults: what a backend has unless it says otherwise.
 
-Statistics and files go through numpy: `host` gives the array of a tensor, `from_host` a tensor of an array.
-What a framework has no way to do raises what its declaration says (`capabilities`).
+A new one derives from it and adds what only its framework can tell. Statistics and files go through numpy: `host`
+gives the array of a tensor, `from_host` a tensor of an array. What a framework has no way to do raises what its
+declaration says (`capabilities`).
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ from numpy.typing import NDArray
 
 from hookline.backends import arrays
 from hookline.backends.capabilities import Framework
-from hookline.backends.immediate import Immediate
 from hookline.backends.operators import Operator, OpListener
 from hookline.backends.protocol import Address, Label
 from hookline.backends.undoing import Undoing
@@ -27,7 +27,22 @@ from hookline.errors import InvalidArgument, RunError
 _versions = itertools.count()
 
 
-class Common(Immediate):
+class Immediate:
+    """For `protocol.Compiling`, where a tap sees a value when it passes and a hook runs as it is written."""
+
+    not_called = "the model was not called in this block, or only by .forward(...), which passes all hooks by"
+
+    def hooked(self, hook: Callable[..., Any], label: Label) -> Callable[..., Any]:
+        return hook
+
+    def lasting(self, module: Any) -> Any:
+        return module
+
+    def settled(self) -> None:
+        return None
+
+
+class Defaults(Immediate):
     """The parts of `protocol.Backend` that need nothing of a framework but these four."""
 
     name: str

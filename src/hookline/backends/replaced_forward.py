@@ -1,4 +1,4 @@
-"""Forwards: a module's forward replaced for a while, as a skip needs it.
+"""Replaced forward: a module's forward replaced for a while, as a skip needs it.
 
 No hook can keep a forward from running. The replacement sits in the instance's __dict__, where Python
 looks before the class; a copy of the model gets the forward that was there before. Several may be there, each
