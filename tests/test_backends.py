@@ -1,6 +1,7 @@
-"""mypy compares every backend with the protocol, also those whose framework is not installed here."""
+"""Backends look alike: mypy compares each with the protocol, and their files have the same names."""
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -24,6 +25,26 @@ def test_every_folder_has_a_backend_of_the_protocols_type():
         tree = ast.parse((BACKENDS / folder / "__init__.py").read_text())
         found = [ast.unparse(node) for node in tree.body if isinstance(node, ast.AnnAssign)]
         assert f"BACKEND: Backend = {kind}()" in found, folder
+
+
+FILES = {"__init__", "compat", "describe", "gradients", "modules", "ops", "optimizers", "parameters", "statistics"}
+FILES |= {"taps", "values"}
+NOT_THERE = {"mindspore": {"statistics"}}  # all of it goes through numpy, as defaults.py does it
+
+
+@pytest.mark.parametrize("folder", CLASSES)
+def test_the_files_of_every_backend_have_the_same_names(folder):
+    missing = FILES - {path.stem for path in (BACKENDS / folder).glob("*.py")}
+    assert missing == NOT_THERE.get(folder, set())
+
+
+@pytest.mark.parametrize("folder", CLASSES)
+def test_how_it_is_entered_is_told_in_its_folder(folder):
+    text = (BACKENDS / folder / "README.md").read_text()
+    named = set(re.findall(r"`([a-z_/]+\.py)`", text))
+    places = [BACKENDS / folder, *(path for path in (BACKENDS / folder).iterdir() if path.is_dir()), BACKENDS]
+    own = {name for name in named if not name.startswith("hooks/")}
+    assert [name for name in sorted(own) if not any((place / name).exists() for place in places)] == []
 
 
 PROBE = """
