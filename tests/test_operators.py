@@ -16,7 +16,7 @@ from torch.utils.checkpoint import checkpoint
 import hookline
 from conftest import same_bits, tensors
 from hookline import OpEvent, register_op_hook
-from hookline.backends.torch import compat
+from hookline.backends.torch import engine
 from hookline.testing import untouched
 from test_zoo import run
 
@@ -267,7 +267,7 @@ def modes():
 
 
 def nothing_is_left(model):
-    return not modes() and not compat._around_backward and not hookline.installed(model)
+    return not modes() and not engine._around_backward and not hookline.installed(model)
 
 
 class Failing(nn.Module):

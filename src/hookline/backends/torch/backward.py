@@ -25,7 +25,8 @@ from typing import Any
 import torch
 
 from hookline.backends.torch.births import births
-from hookline.backends.torch.compat import EngineRun, graph_task, node_number, sequence_number
+from hookline.backends.torch.compat import graph_task, node_number, sequence_number
+from hookline.backends.torch.engine import EngineRun
 from hookline.backends.torch.graph import Graph
 from hookline.backends.torch.leaves import Edge, Region, edge_of_root
 from hookline.backends.torch.ledgers import Claim, Entry, Ledger, Source, regroup, same, total

@@ -14,8 +14,9 @@ from torch import nn
 
 from hookline.backends.operators import OpListener
 from hookline.backends.protocol import Label
-from hookline.backends.torch.compat import compiled, compiler_of, has_pass_of_its_own, run_as_written, uncompiled
+from hookline.backends.torch.compat import compiled, uncompiled
 from hookline.backends.torch.compiled.constants import need_version
+from hookline.backends.torch.compiled.entry import compiler_of, has_pass_of_its_own, run_as_written
 from hookline.backends.torch.compiled.ops import hook_compiled
 from hookline.backends.torch.eager.forwards import hook_eager
 from hookline.backends.torch.modules import walk

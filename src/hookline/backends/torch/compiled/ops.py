@@ -13,8 +13,9 @@ from torch import nn
 
 from hookline.backends.operators import OpListener
 from hookline.backends.protocol import Label
-from hookline.backends.torch.compat import around_compiled, uncompiled
+from hookline.backends.torch.compat import uncompiled
 from hookline.backends.torch.compiled import inductor
+from hookline.backends.torch.compiled.entry import around_compiled
 from hookline.backends.torch.compiled.listened import Subscription, listened_model
 from hookline.backends.undoing import Undoing
 

@@ -15,8 +15,10 @@ from hookline.backends.operators import FORWARD, OpListener
 from hookline.backends.protocol import Label
 from hookline.backends.replaced_forward import ReplacedForward, Through
 from hookline.backends.torch import compat
-from hookline.backends.torch.compat import around_compiled, calls_the_model
+from hookline.backends.torch.compat import calls_the_model
+from hookline.backends.torch.compiled.entry import around_compiled
 from hookline.backends.torch.eager.mode import OperatorMode
+from hookline.backends.torch.engine import around_backward
 from hookline.backends.undoing import Undoing
 
 
@@ -35,7 +37,7 @@ def hook_eager(
     mode = OperatorMode(listener, list(modules.values()), compiled_parts=bool(compiled))
     _keep_uncompiled()
     undoing.noted(mode.close)
-    compat.around_backward(undoing, mode.backward)
+    around_backward(undoing, mode.backward)
     forwards: list[ReplacedForward] = []
     if id(model) not in modules:
         forwards.append(_ModelForward(mode, model, label._replace(site="")))
