@@ -107,7 +107,7 @@ def test_sequence_numbers_grow_and_mark_nodes():
 
 
 def test_autograd_runs_nodes_from_the_youngest_to_the_oldest():
-    """What lets several gradients meet before any of them goes on (torch/backward.py)."""
+    """What lets several gradients meet before any of them goes on (torch/grads/backward.py)."""
     order = []
     xs = [torch.ones(1, requires_grad=True) for _ in range(4)]
     views = [x.view_as(x) for x in xs]

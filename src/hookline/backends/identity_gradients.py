@@ -4,7 +4,7 @@ Such a framework gives two functions, and everything that hookline asks of gradi
 leads one tensor through an identity whose backward tells the gradient, `joint_tap` several at once. A module's
 inputs are led through taps of this call alone, so what arrives there is the module's own share, whatever the
 structure that the tensors stand in. Each place has a tap of its own: one tensor at several arguments, or returned
-twice, has a gradient at each. (PyTorch goes another way that leaves the graph as it is: torch/passages.py.)
+twice, has a gradient at each. (PyTorch goes another way that leaves the graph as it is: torch/grads/passages.py.)
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ from hookline.backends.torch import (
 )
 from hookline.backends.torch.compiled.listened import subscriptions
 from hookline.backends.torch.eager.mode import operator_names
-from hookline.backends.torch.tracing import traced_run
+from hookline.backends.torch.fakes.tracing import traced_run
 from hookline.errors import InvalidArgument
 
 

@@ -7,13 +7,13 @@ from functools import partial
 from typing import Any
 
 from hookline.backends.protocol import GradSink, Joining, JointSink, Listening
-from hookline.backends.torch.backward import Backward
-from hookline.backends.torch.births import births
 from hookline.backends.torch.compiled.tickets import GraphPassage, current_ticket
 from hookline.backends.torch.engine import EngineRun, observe_backwards
-from hookline.backends.torch.leaves import live_leaves
-from hookline.backends.torch.marks import marked
-from hookline.backends.torch.passages import Passage
+from hookline.backends.torch.grads.backward import Backward
+from hookline.backends.torch.grads.births import births
+from hookline.backends.torch.grads.leaves import live_leaves
+from hookline.backends.torch.grads.marks import marked
+from hookline.backends.torch.grads.passages import Passage
 from hookline.backends.undoing import stacked
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from hookline.backends.torch.compat import node_number
-from hookline.backends.torch.leaves import Edge, edge_of_root
+from hookline.backends.torch.grads.leaves import Edge, edge_of_root
 
 Layout = tuple[tuple[int, ...], tuple[int, ...], int]
 """Size, stride and offset of a view in its memory."""

@@ -16,11 +16,12 @@ from torch import nn
 
 from hookline.backends.facts import CallFact, RunFacts
 from hookline.backends.protocol import FunctionTap, Label, Wish
-from hookline.backends.torch import costs, describe
+from hookline.backends.torch import describe
 from hookline.backends.torch.compat import DispatchMode, base_of, in_parts, is_fakes_fault, quiet_fakes, uncompiled
 from hookline.backends.torch.describe import facts_of, nbytes, storage_of
-from hookline.backends.torch.flow import Flow
-from hookline.backends.torch.standins import (
+from hookline.backends.torch.fakes import costs
+from hookline.backends.torch.fakes.flow import Flow
+from hookline.backends.torch.fakes.standins import (
     FakeTensors,
     RealTensors,
     borrow,

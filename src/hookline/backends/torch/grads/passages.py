@@ -28,7 +28,7 @@ import torch
 
 from hookline.backends.protocol import GradSink, JointSink
 from hookline.backends.torch.compat import is_view, node_number, sequence_number, version
-from hookline.backends.torch.leaves import (
+from hookline.backends.torch.grads.leaves import (
     Copies,
     Edge,
     Live,
@@ -42,8 +42,8 @@ from hookline.backends.torch.leaves import (
     replaced_at,
     written,
 )
-from hookline.backends.torch.marks import is_own, marked, viewed
-from hookline.backends.torch.ports import (
+from hookline.backends.torch.grads.marks import is_own, marked, viewed
+from hookline.backends.torch.grads.ports import (
     AGAIN,
     FOREVER,
     ONLY,
@@ -57,8 +57,8 @@ from hookline.backends.torch.ports import (
     number_of,
     number_of_held,
 )
-from hookline.backends.torch.simple import hear_simply
-from hookline.backends.torch.threads import here, threads
+from hookline.backends.torch.grads.simple import hear_simply
+from hookline.backends.torch.grads.threads import here, threads
 
 Tensor = torch.Tensor
 

@@ -12,10 +12,10 @@ from typing import Any
 import torch
 
 from hookline.backends.torch.compat import aside, is_seen, is_wrapped, node_number
-from hookline.backends.torch.graph import Looked
-from hookline.backends.torch.leaves import Edge, Region
-from hookline.backends.torch.passages import Passage
-from hookline.backends.torch.ports import STALE, Port
+from hookline.backends.torch.grads.graph import Looked
+from hookline.backends.torch.grads.leaves import Edge, Region
+from hookline.backends.torch.grads.passages import Passage
+from hookline.backends.torch.grads.ports import STALE, Port
 
 Tensor = torch.Tensor
 

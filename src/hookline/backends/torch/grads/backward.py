@@ -24,15 +24,15 @@ from typing import Any
 
 import torch
 
-from hookline.backends.torch.births import births
 from hookline.backends.torch.compat import graph_task, node_number, sequence_number
 from hookline.backends.torch.engine import EngineRun
-from hookline.backends.torch.graph import Graph
-from hookline.backends.torch.leaves import Edge, Region, edge_of_root
-from hookline.backends.torch.ledgers import Claim, Entry, Ledger, Source, regroup, same, total
-from hookline.backends.torch.marks import VIEW
-from hookline.backends.torch.passages import Passage
-from hookline.backends.torch.ports import ELSEWHERE, FOREVER, STALE, Port, ports_at
+from hookline.backends.torch.grads.births import births
+from hookline.backends.torch.grads.graph import Graph
+from hookline.backends.torch.grads.leaves import Edge, Region, edge_of_root
+from hookline.backends.torch.grads.ledgers import Claim, Entry, Ledger, Source, regroup, same, total
+from hookline.backends.torch.grads.marks import VIEW
+from hookline.backends.torch.grads.passages import Passage
+from hookline.backends.torch.grads.ports import ELSEWHERE, FOREVER, STALE, Port, ports_at
 
 Tensor = torch.Tensor
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from hookline.backends.changing import changing
-from hookline.backends.torch.leaves import aliased
+from hookline.backends.torch.grads.leaves import aliased
 
 Tensor = torch.Tensor
 

@@ -6,11 +6,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hookline.backends.torch.compat import graph_task, node_number
-from hookline.backends.torch.marks import marked
-from hookline.backends.torch.ports import Port, is_looked_up
+from hookline.backends.torch.grads.marks import marked
+from hookline.backends.torch.grads.ports import Port, is_looked_up
 
 if TYPE_CHECKING:
-    from hookline.backends.torch.passages import Passage
+    from hookline.backends.torch.grads.passages import Passage
 
 Sent = tuple[tuple[int, Port], ...]
 """Which of the gradients that a node sends go to which port."""

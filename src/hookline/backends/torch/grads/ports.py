@@ -11,10 +11,10 @@ import torch
 from torch.utils.weak import WeakIdKeyDictionary
 
 from hookline.backends.torch.compat import is_view, node_number
-from hookline.backends.torch.leaves import Edge, Region
+from hookline.backends.torch.grads.leaves import Edge, Region
 
 if TYPE_CHECKING:
-    from hookline.backends.torch.passages import Passage
+    from hookline.backends.torch.grads.passages import Passage
 
 Tensor = torch.Tensor
 
