@@ -85,7 +85,7 @@ def listens_to_ctrl_c():
 @pytest.fixture(autouse=True)
 def _as_if_there_were_one_thread():
     """Once calls come from other threads, all tensors get views; not so in the tests after that."""
-    if (module := sys.modules.get("hookline.backends.torch.threads")) is not None:
+    if (module := sys.modules.get("hookline.backends.torch.grads.threads")) is not None:
         module.threads.several = False
 
 

@@ -12,7 +12,7 @@ from torch.autograd.variable import Variable
 from torch.utils.hooks import RemovableHandle
 
 from hookline.backends.changing import changing
-from hookline.backends.torch.attribution import unseen_threads
+from hookline.backends.torch.unseen import unseen_threads
 from hookline.hooks import weights
 from hookline.hooks.session import opened
 from hookline.testing.interrupting import SOURCE

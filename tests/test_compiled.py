@@ -391,7 +391,8 @@ def test_a_tapped_model_keeps_its_class_in_name_and_in_copies():
     with hookline.record(ran) as rec:
         assert type(model[0]) is not Affine and isinstance(model[0], Affine)
         assert repr(model) == repr(net())
-        for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        pickled = [pickle.loads(pickle.dumps(model, protocol)) for protocol in range(pickle.HIGHEST_PROTOCOL + 1)]
+        for other in (copy.deepcopy(model), *pickled):
             assert type(other[0]) is Affine
             other(X)
             assert hookline.installed(other) == []

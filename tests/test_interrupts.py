@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 import hookline
-from hookline.backends.torch.threads import threads
+from hookline.backends.torch.grads.threads import threads
 from hookline.backends.undoing import Undoing, again, itself
 from hookline.testing import untouched
 from hookline.testing.interrupting import Action

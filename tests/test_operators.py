@@ -16,7 +16,7 @@ from torch.utils.checkpoint import checkpoint
 import hookline
 from conftest import same_bits, tensors
 from hookline import OpEvent, register_op_hook
-from hookline.backends.torch import compat
+from hookline.backends.torch import engine
 from hookline.testing import untouched
 from test_zoo import run
 
@@ -267,7 +267,7 @@ def modes():
 
 
 def nothing_is_left(model):
-    return not modes() and not compat._around_backward and not hookline.installed(model)
+    return not modes() and not engine._around_backward and not hookline.installed(model)
 
 
 class Failing(nn.Module):
@@ -400,6 +400,19 @@ def test_what_other_hooks_of_hookline_do_is_no_operator_of_the_model():
     with recorded as rec, hookline.watch(model, stats=["p99"]):
         assert names_of(model, x, backward=True) == alone
     assert len(rec["head"].calls) == 2
+
+
+def test_operators_of_a_forward_that_is_a_function_of_torch_are_the_models():
+    class Relu(nn.Module):
+        forward = staticmethod(torch.relu)
+
+    model, x = nn.Sequential(nn.Linear(2, 2), Relu()), torch.ones(1, 2)
+    alone = names_of(model, x)
+    assert alone[:3] == ["0/t.output", "0/addmm.output", "1/relu.output"]
+    with register_op_hook(model, lambda *told: None):  # through another mode that calls the operator
+        assert names_of(model, x) == alone
+        backward = [name for name in names_of(model, x, backward=True) if name not in alone]
+    assert "1/threshold_backward.output" in backward and "0/mm_backward.output" in backward
 
 
 def test_inference_mode_runs_the_same_operators():

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 import architectures
 import hookline
 from hookline import summary
-from hookline.backends.torch import costs
+from hookline.backends.torch.fakes import costs
 from hookline.summaries.columns import COLUMNS, lines_of
 from hookline.summaries.tree import Cost
 from hookline.testing import ZOO, untouched

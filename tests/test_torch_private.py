@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn.utils import parametrizations, parametrize
 from torch.utils.checkpoint import checkpoint
 
-from hookline.backends.torch import compat
+from hookline.backends.torch import compat, engine
 from hookline.backends.undoing import Undoing
 
 
@@ -107,7 +107,7 @@ def test_sequence_numbers_grow_and_mark_nodes():
 
 
 def test_autograd_runs_nodes_from_the_youngest_to_the_oldest():
-    """What lets several gradients meet before any of them goes on (joining.py)."""
+    """What lets several gradients meet before any of them goes on (torch/grads/backward.py)."""
     order = []
     xs = [torch.ones(1, requires_grad=True) for _ in range(4)]
     views = [x.view_as(x) for x in xs]
@@ -407,7 +407,7 @@ def test_a_backward_runs_within_what_was_put_around_it(way):
 
     before = torch.autograd.Variable._execution_engine
     undoing = Undoing()
-    compat.around_backward(undoing, around)
+    engine.around_backward(undoing, around)
     x = torch.ones(1, requires_grad=True)
     y = x * 2
     y.register_hook(lambda grad: log.append("runs"))
@@ -433,7 +433,7 @@ def test_a_dispatch_mode_around_a_backward_sees_its_operations_and_their_nodes()
     number = compat.sequence_number()
     y = torch.tanh(weight)
     with Undoing() as undoing:
-        compat.around_backward(undoing, Mode)
+        engine.around_backward(undoing, Mode)
         y.backward(torch.ones(2))
     assert all(name.startswith("aten.") for name, *_ in seen)
     assert seen[0][1:] == ("TanhBackward0", number)
@@ -467,7 +467,7 @@ def test_all_operators_are_listed():
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own import
 @pytest.mark.usefixtures("hooks_in_graphs")
 def test_the_backend_of_a_compiled_model_is_known():
-    from hookline.backends.torch import compat as compiler
+    from hookline.backends.torch.compiled import entry as compiler
 
     def mine(graph, inputs):
         return graph.forward
@@ -490,7 +490,7 @@ def test_the_backend_of_a_compiled_model_is_known():
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own import
 @pytest.mark.parametrize("in_place", [True, False])
 def test_a_compiled_model_can_run_as_written_and_within_something(in_place):
-    from hookline.backends.torch import compat as compiler
+    from hookline.backends.torch.compiled import entry as compiler
 
     def mine(graph, inputs):
         log.append("compiled")
@@ -525,8 +525,6 @@ def test_inductor_hands_over_both_graphs_with_classes_calls_phases_and_lines():
     from torch._functorch import config as functorch
     from torch._inductor import config as inductor
 
-    from hookline.backends.torch import compat as compiler
-
     class Own(nn.Linear):
         pass
 
@@ -541,29 +539,29 @@ def test_inductor_hands_over_both_graphs_with_classes_calls_phases_and_lines():
     seen, compilations, model = [], [], Model()
 
     def look(graph):
-        assert compiler.module_under_compilation() is model
-        compilations.append(compiler.compilation())
+        assert compat.module_under_compilation() is model
+        compilations.append(compat.compilation())
         for node in graph.nodes:
             stack = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack")
             if "mm" in str(node.target) and stack:  # what inductor made of several nodes has none
                 ((key, (_, kind)),) = stack.items()
                 assert "test_torch_private.py" in node.meta["stack_trace"]
-                mode = compiler.fakes_of(node.meta["val"])
+                mode = compat.fakes_of(node.meta["val"])
                 with mode:
                     assert torch.empty(1).fake_mode is mode
                 seen.append((node.meta["partitioner_tag"], kind is Own, "@1" in key))
 
-    graphs = compiler.graphs_so_far()
+    graphs = compat.graphs_so_far()
     with Undoing() as undoing:
-        compiler.inductor_pass(undoing, look)
+        compat.inductor_pass(undoing, look)
         # No backward: it is not waited for.
         torch.compile(model, fullgraph=True)(torch.ones(3, 2, requires_grad=True))
-    assert compiler.graphs_so_far() == graphs + 1
+    assert compat.graphs_so_far() == graphs + 1
     assert inductor.post_grad_custom_post_pass is None and not functorch.force_non_lazy_backward_lowering
     calls = {("is_forward", True, False), ("is_forward", True, True), ("is_backward", True, True)}
     assert calls <= set(seen)
-    assert len(compilations) == 2 and compilations[0] == compilations[1] != compiler.compilation()
-    assert compiler.module_under_compilation() is None
+    assert len(compilations) == 2 and compilations[0] == compilations[1] != compat.compilation()
+    assert compat.module_under_compilation() is None
 
 
 # Compiled code
@@ -794,7 +792,7 @@ def test_whether_anything_was_compiled_is_known(monkeypatch):
 
 @pytest.mark.usefixtures("hooks_in_graphs")
 def test_a_tensor_keeps_its_attributes_from_a_graphs_forward_to_its_backward():
-    """What tickets rely on (compiled/running.py): the very object comes back."""
+    """What tickets rely on (compiled/tickets.py): the very object comes back."""
     import hookline
 
     ran = torch.compile(nn.Linear(2, 2), backend="aot_eager", fullgraph=True)

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, Phase, assume, given, note, seed, settings
 from hypothesis.strategies import SearchStrategy
 
 import hookline
-from hookline.backends.torch.ports import AGAIN, ELSEWHERE, WRITTEN
+from hookline.backends.torch.grads.ports import AGAIN, ELSEWHERE, WRITTEN
 from law.asking import Run
 from law.networks import Program, Write
 

@@ -31,7 +31,10 @@ def resolve(model: Any) -> Backend:
 
 
 def of_tensor(tensor: Any) -> Backend:
-    """The backend whose tensor this is; InvalidArgument where it is no tensor of any."""
+    """The backend whose tensor this is; InvalidArgument where it is no tensor of any.
+
+    numpy's is a TensorBackend alone: whoever wants more of it asks `framework.need` first.
+    """
     for name in _named_by(type(tensor)):
         if isinstance(tensor, (backend := entered(name)).tensor):
             return backend

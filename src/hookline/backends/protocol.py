@@ -1,7 +1,7 @@
 """Backend: what hookline needs of a framework, and nothing more, by subject.
 
 A new framework is a folder with a class that has these methods. Most of what frameworks share is in
-`common.Common`, to be derived from; `hookline.testing.conformance` is the suite that such a backend must pass.
+`defaults.Defaults`, to be derived from; `hookline.testing.conformance` is the suite that such a backend must pass.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from hookline.backends.capabilities import Framework
 from hookline.backends.facts import ModuleFact, RunFacts
@@ -27,10 +27,24 @@ from hookline.backends.tap import Wish as Wish
 from hookline.backends.undoing import Undoing
 from hookline.backends.weights import HeldWeight as HeldWeight
 
-GradSink = Callable[[Sequence[int], Any], Any]
-"""Takes (numbers of the places where a tensor stands, its gradient); a result may replace it."""
+# What a framework calls these is its own affair: the names are for whoever reads, not for a type checker.
 
-JointSink = Callable[[list[Any]], "list[Any] | None"]
+Model: TypeAlias = Any
+"""What a user hands over: the module at the root of a tree."""
+
+Module: TypeAlias = Any
+"""A part of a model that is called; the model itself is one."""
+
+Tensor: TypeAlias = Any
+"""An instance of `Backend.tensor`."""
+
+Tree: TypeAlias = Any
+"""Tensors in a structure (`hookline.trees`): arguments, an output; also a single tensor."""
+
+GradSink = Callable[[Sequence[int], Tensor], "Tensor | None"]
+"""Called with (slots, gradient): the positions at which one tensor occurs. A result replaces the gradient."""
+
+JointSink = Callable[[list[Tensor]], "list[Tensor] | None"]
 """Takes the gradients of all places, None where there is none; may return others."""
 
 Layout = tuple[tuple[int, ...], tuple[int, ...]]
@@ -50,10 +64,10 @@ class Listening(Protocol):
     remark: str | None
     on_doubt: Callable[[str], None] | None
 
-    def enter(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
+    def enter(self, args: Tree, kwargs: Tree) -> tuple[Tree, Tree]:
         """The arguments to go on with."""
 
-    def leave(self, output: Any, call: int, references: int) -> Any:
+    def leave(self, output: Tree, call: int, references: int) -> Tree:
         """The output to go on with; see `GradientTaps.heard`."""
 
 
@@ -62,10 +76,10 @@ class Joining(Protocol):
 
     live: int
 
-    def enter(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
+    def enter(self, args: Tree, kwargs: Tree) -> tuple[Tree, Tree]:
         """The arguments to go on with."""
 
-    def leave(self, output: Any, call: int, references: int) -> Any:
+    def leave(self, output: Tree, call: int, references: int) -> Tree:
         """The output to go on with; see `GradientTaps.heard`."""
 
 
@@ -75,16 +89,16 @@ class Trees(Protocol):
     def is_model(self, thing: Any) -> bool:
         """Whether `thing` is a model of this framework."""
 
-    def named_modules(self, model: Any) -> Iterable[tuple[str, Any]]:
+    def named_modules(self, model: Model) -> Iterable[tuple[str, Module]]:
         """Every module under every name, parents first; Unsupported where hooks can't work."""
 
-    def children(self, model: Any) -> list[Any]:
+    def children(self, model: Model) -> list[Module]:
         """The modules directly below the model."""
 
-    def tensors_of(self, model: Any) -> dict[str, Any]:
+    def tensors_of(self, model: Model) -> dict[str, Tensor]:
         """Every parameter and buffer by its dotted name."""
 
-    def parameters_of(self, model: Any) -> dict[str, Any]:
+    def parameters_of(self, model: Model) -> dict[str, Tensor]:
         """Every parameter by its dotted name, tied ones under each of their names."""
 
 
@@ -94,49 +108,49 @@ class Placing(Protocol):
     def place(self, undoing: Undoing, wishes: list[Wish]) -> None:
         """Places all taps, or none."""
 
-    def placed(self, model: Any) -> list[Label]:
+    def placed(self, model: Model) -> list[Label]:
         """The labels of all taps of hookline on this model."""
 
     def place_state_hook(
-        self, undoing: Undoing, module: Any, when: tuple[str, str], fn: Callable[..., Any], label: Label
+        self, undoing: Undoing, module: Module, when: tuple[str, str], fn: Callable[..., Any], label: Label
     ) -> None:
         """A hook on the state dict; `when` is (save or load, pre or post)."""
 
-    def replace_forward(self, undoing: Undoing, module: Any, fn: Callable[..., Any], label: Label) -> None:
+    def replace_forward(self, undoing: Undoing, module: Module, fn: Callable[..., Any], label: Label) -> None:
         """Has `fn(original_forward, *args, **kwargs)` run in place of the forward."""
 
-    def held_weights(self, model: Any, tensors: dict[str, Any]) -> Sequence[HeldWeight]:
+    def held_weights(self, model: Model, tensors: dict[str, Tensor]) -> Sequence[HeldWeight]:
         """For parameters and buffers of a model, by name, what puts other numbers into them; each tensor once."""
 
 
 class Values(Protocol):
     """Tensors: copied, compared, moved."""
 
-    def snapshot(self, tensor: Any, device: Any = None, dtype: Any = None) -> Any:
+    def snapshot(self, tensor: Tensor, device: Any = None, dtype: Any = None) -> Tensor:
         """A copy that no later operation can change, without history."""
 
-    def owned(self, value: Any, source: Any, device: Any, dtype: Any) -> Any:
+    def owned(self, value: Tensor, source: Tensor, device: Any, dtype: Any) -> Tensor:
         """`value`, made from `source`, holding just its own memory."""
 
-    def detached(self, tensor: Any) -> Any:
+    def detached(self, tensor: Tensor) -> Tensor:
         """The same memory without history."""
 
-    def gathered(self, tensor: Any) -> Any:
+    def gathered(self, tensor: Tensor) -> Tensor:
         """The tensors of all processes behind each other."""
 
-    def fitted(self, value: Any, old: Any) -> Any:
+    def fitted(self, value: Tensor, old: Tensor) -> Tensor:
         """`value` on the device and in the dtype of `old`."""
 
-    def unlike(self, new: Any, old: Any) -> str:
+    def unlike(self, new: Tensor, old: Tensor) -> str:
         """Why tensor `new` can't stand in for `old` (shape, type); empty if it can."""
 
-    def version(self, tensor: Any) -> int:
+    def version(self, tensor: Tensor) -> int:
         """How often the memory of a tensor was written to in place."""
 
-    def shares_memory(self, tensor: Any, others: list[Any]) -> bool:
+    def shares_memory(self, tensor: Tensor, others: list[Tensor]) -> bool:
         """Whether `tensor` looks at the memory of one of the others."""
 
-    def nbytes(self, tensor: Any) -> int:
+    def nbytes(self, tensor: Tensor) -> int:
         """The bytes that a tensor's elements take."""
 
     def device(self, device: Any) -> Any:
@@ -147,28 +161,28 @@ class Values(Protocol):
 
 
 class Statistics(Protocol):
-    """What statistics are taken of, and where; `common.Common` has all of it for arrays of numpy."""
+    """What statistics are taken of, and where; `defaults.Defaults` has all of it for arrays of numpy."""
 
-    def address(self, tensor: Any, strided: bool = False) -> Address | None:
+    def address(self, tensor: Tensor, strided: bool = False) -> Address | None:
         """Where the values lie, for the C kernel to read; None where it can't, as `tensor` is.
 
         With `strided` the layout is told even of values that lie behind each other.
         """
 
-    def has_fractions(self, tensor: Any) -> bool:
+    def has_fractions(self, tensor: Tensor) -> bool:
         """Whether its numbers are floating-point or complex, not whole or true and false."""
 
-    def reducible(self, tensor: Any) -> Any:
+    def reducible(self, tensor: Tensor) -> Tensor:
         """`tensor` in a form that statistics are taken of: real floats, no history; Unsupported where none is."""
 
-    def reduced_on_device(self, tensor: Any, histogram: bool, dim: int | None = None) -> Any:
+    def reduced_on_device(self, tensor: Tensor, histogram: bool, dim: int | None = None) -> Tensor:
         """The statistics as 64-bit integers on the tensor's device, not waited for: a row as `Stats.from_words`
         reads it, or with `dim` one for each of its indices. `tensor` comes from `reducible`."""
 
-    def scalars(self, functions: list[Callable[..., Any]], tensor: Any) -> Any:
+    def scalars(self, functions: list[Callable[..., Any]], tensor: Tensor) -> Tensor:
         """The results of `function(tensor, xp)` as one tensor of 64-bit integers, the bits of float64."""
 
-    def fetched(self, tensors: list[Any]) -> list[Any]:
+    def fetched(self, tensors: list[Tensor]) -> list[Any]:
         """Tensors of 64-bit integers as flat numpy arrays, with one transfer for each device."""
 
 
@@ -180,10 +194,10 @@ class GradientTaps(Protocol):
     somebody else has the output too.
     """
 
-    def heard(self, output: Any, sink: GradSink, call: int, references: int) -> Any:
+    def heard(self, output: Tree, sink: GradSink, call: int, references: int) -> Tree:
         """`output` to go on with; `sink` is called with each gradient of it."""
 
-    def site_memory(self, module: Any) -> Any:
+    def site_memory(self, module: Module) -> Any:
         """What the passages of one site may remember from call to call."""
 
     def listener(self, on_input: GradSink, on_output: GradSink, memory: Any) -> Listening:
@@ -192,18 +206,20 @@ class GradientTaps(Protocol):
     def joined_inputs(self, sink: JointSink, on_output: GradSink, memory: Any) -> Joining:
         """A passage that brings the gradients of all inputs together, those of the outputs told before."""
 
-    def joined(self, output: Any, sink: JointSink, call: int, references: int) -> Any:
+    def joined(self, output: Tree, sink: JointSink, call: int, references: int) -> Tree:
         """`output` to go on with; `sink` gets the gradients of all its places at once."""
 
-    def tapped(self, tensors: tuple[Any, ...], sink: JointSink) -> tuple[Any, ...]:
+    def tapped(self, tensors: tuple[Tensor, ...], sink: JointSink) -> tuple[Tensor, ...]:
         """The tensors to go on with; `sink` gets the gradients at this very point."""
 
     def hear_parameters(
-        self, undoing: Undoing, module: Any, sink: Callable[[str, Any], None], label: Label
+        self, undoing: Undoing, module: Module, sink: Callable[[str, Tensor], None], label: Label
     ) -> None:
         """Has `sink(name, grad)` called for each of the module's own parameters."""
 
-    def hear_accumulated(self, undoing: Undoing, parameter: Any, fn: Callable[[Any], None], label: Label) -> None:
+    def hear_accumulated(
+        self, undoing: Undoing, parameter: Tensor, fn: Callable[[Tensor], None], label: Label
+    ) -> None:
         """Has `fn(parameter)` called when a backward has added to its gradient; InvalidArgument if it is lazy."""
 
 
@@ -214,16 +230,16 @@ class Operators(Protocol):
         """Every operator there is; empty where the framework does not tell."""
 
     def hook_operators(
-        self, undoing: Undoing, model: Any, places: dict[str, Any], listener: OpListener, label: Label
+        self, undoing: Undoing, model: Model, places: dict[str, Module], listener: OpListener, label: Label
     ) -> None:
         """Has `listener` told of each operator that runs in these modules of the model or their parts."""
 
-    def unseen(self) -> AbstractContextManager[None]:
+    def unseen(self) -> AbstractContextManager[object]:
         """A block whose operators are no model's: a user's function that works on recorded values."""
 
 
 class Compiling(Protocol):
-    """Programs made of code before it runs; `immediate.Immediate` is for frameworks that run it as it is.
+    """Programs made of code before it runs; `defaults.Immediate` is for frameworks that run it as it is.
 
     `not_called` says in an audit why no tap at all was called.
     """
@@ -233,7 +249,7 @@ class Compiling(Protocol):
     def hooked(self, hook: Callable[..., Any], label: Label) -> Callable[..., Any]:
         """A user's hook in the form in which a tap calls it."""
 
-    def lasting(self, module: Any) -> Any:
+    def lasting(self, module: Module) -> Module:
         """The module to hand to a hook that runs when the call of `module` is over."""
 
     def settled(self) -> None:
@@ -241,7 +257,7 @@ class Compiling(Protocol):
 
 
 class Recomputation(Protocol):
-    """Activation checkpointing; `common.Common` is for frameworks where a forward never runs again."""
+    """Activation checkpointing; `defaults.Defaults` is for frameworks where a forward never runs again."""
 
     def backward_number(self) -> int:
         """Which backward is under way; -1 where none is."""
@@ -249,7 +265,7 @@ class Recomputation(Protocol):
     def in_recompute(self, called: bool = False) -> bool:
         """Whether the forward under way repeats an earlier one; `called`: whether there is one to repeat."""
 
-    def calls_under_way(self, module: Any) -> int:
+    def calls_under_way(self, module: Module) -> int:
         """How many calls of `module` this thread is in, one within the other; 0 where that can't be told."""
 
     def sequence_number(self) -> int:
@@ -263,7 +279,7 @@ class Training(Protocol):
     """Optimizer steps, modes, parameters and their gradients."""
 
     def hear_steps(
-        self, undoing: Undoing, model: Any, before: Callable[..., None], after: Callable[[set[int]], None]
+        self, undoing: Undoing, model: Model, before: Callable[..., None], after: Callable[[set[int]], None]
     ) -> None:
         """Has `before` and `after` called around each step of an optimizer of this model.
 
@@ -271,20 +287,29 @@ class Training(Protocol):
         where a framework keeps them outside of the parameters.
         """
 
-    def needs_gradient(self, tree: Any) -> bool:
+    def needs_gradient(self, tree: Tree) -> bool:
         """Whether a tensor of this structure is part of a graph."""
 
-    def is_training(self, model: Any) -> bool:
+    def is_training(self, model: Model) -> bool:
         """Whether the model is in training mode."""
 
-    def own_parameters(self, module: Any) -> dict[str, Any]:
+    def own_parameters(self, module: Module) -> dict[str, Tensor]:
         """The module's own parameters, without those of its parts."""
 
-    def gradient(self, parameter: Any) -> Any:
+    def gradient(self, parameter: Tensor) -> Tensor | None:
         """A parameter's accumulated gradient, or None."""
 
-    def lost(self, before: Any, after: Any, grad: Any) -> Any:
-        """The share of elements with a gradient that a step left as they were; None in full precision."""
+    # Of a parameter, around a step that `hear_steps` tells of. A framework may tell of a step later than it was
+    # made; the parameter then holds something else, and these say what it was.
+
+    def value_of(self, parameter: Tensor) -> Tensor:
+        """What the parameter held before the step: most often the parameter itself."""
+
+    def update_of(self, parameter: Tensor, before: Tensor) -> Tensor:
+        """What the step added to the parameter; `before` is a snapshot of `value_of`."""
+
+    def lost(self, parameter: Tensor, before: Tensor, grad: Tensor) -> Any:
+        """The share of elements with a gradient that the step left as they were; None in full precision."""
 
     def rank(self) -> int:
         """The number of this process among those that train together."""
@@ -293,13 +318,13 @@ class Training(Protocol):
 class Auditing(Protocol):
     """What the audit of a recording asks."""
 
-    def why_silent(self, modules: dict[str, Any], name: str, silent: Collection[str] = ()) -> str | None:
+    def why_silent(self, modules: dict[str, Module], name: str, silent: Collection[str] = ()) -> str | None:
         """What the code tells of a module that was never called; those in `silent` are known not to have run."""
 
-    def remarks(self, modules: dict[str, Any]) -> dict[str, str]:
+    def remarks(self, modules: dict[str, Module]) -> dict[str, str]:
         """What looking changed, by site."""
 
-    def why_no_numbers(self, value: Any) -> str | None:
+    def why_no_numbers(self, value: Tree) -> str | None:
         """Why a recorded structure stands for values and has none; None where it has numbers."""
 
 
@@ -308,48 +333,54 @@ class Describing(Protocol):
 
     forward_name: str
 
-    def modules_of(self, model: Any) -> list[ModuleFact]:
+    def modules_of(self, model: Model) -> list[ModuleFact]:
         """A fact for each module, in order of definition."""
 
-    def described_input(self, model: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+    def described_input(self, model: Model, shape: tuple[int, ...], dtype: Any) -> Any:
         """What stands for an input of that shape in `traced_run`; dtype None is the model's own."""
 
     def traced_run(
-        self, model: Any, args: Any, kwargs: Any, *, real: bool = False, flow: bool = False
+        self, model: Model, args: Tree, kwargs: Tree, *, real: bool = False, flow: bool = False
     ) -> RunFacts:
         """What a call of the model does, without computing it unless `real`; the model stays as it is."""
 
-    def evaluating(self, model: Any) -> AbstractContextManager[None]:
+    def evaluating(self, model: Model) -> AbstractContextManager[object]:
         """The model as for inference, without gradients; afterwards each module's own mode is back."""
 
-    def random_input(self, model: Any, shape: tuple[int, ...]) -> Any:
+    def random_input(self, model: Model, shape: tuple[int, ...]) -> Tensor:
         """A random tensor as the model takes them; the global generator is left alone."""
 
-    def integers(self, tree: Any) -> Any:
+    def integers(self, tree: Tree) -> Tree:
         """A structure in which described inputs are integers."""
 
-    def forward_of(self, module: Any) -> tuple[Callable[..., Any], str]:
+    def forward_of(self, module: Module) -> tuple[Callable[..., Any], str]:
         """The function that runs when the module is called, and whose it is."""
 
-    def callee(self, module: Any) -> Callable[..., Any]:
+    def callee(self, module: Module) -> Callable[..., Any]:
         """What a call's arguments are handed to after all taps: they must fit its signature."""
 
 
 class Files(Protocol):
     """Tensors in safetensors files."""
 
-    def write_safetensors(self, path: Path, tensors: dict[str, Any], metadata: dict[str, str]) -> None:
+    def write_safetensors(self, path: Path, tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:
         """Writes tensors to a new file."""
 
-    def read_safetensors(self, path: Path, keys: list[str] | None = None) -> dict[str, Any]:
+    def read_safetensors(self, path: Path, keys: list[str] | None = None) -> dict[str, Tensor]:
         """The tensors of a file by name."""
+
+
+class TensorBackend(Values, Statistics, Files, Protocol):
+    """The entry to what has tensors and no models: numpy. `framework` declares what of it works."""
+
+    name: str
+    tensor: type
+    framework: Framework
 
 
 class Backend(
     Trees,
     Placing,
-    Values,
-    Statistics,
     GradientTaps,
     Operators,
     Compiling,
@@ -357,11 +388,7 @@ class Backend(
     Training,
     Auditing,
     Describing,
-    Files,
+    TensorBackend,
     Protocol,
 ):
-    """The entry to one framework: all of the above. `framework` declares what of it works."""
-
-    name: str
-    tensor: type
-    framework: Framework
+    """The entry to one framework: all of the above."""

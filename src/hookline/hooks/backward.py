@@ -7,7 +7,7 @@ from typing import Any
 
 from hookline.backends import enter_loaded, of_tensor
 from hookline.backends.capabilities import capabilities
-from hookline.backends.points import Point
+from hookline.backends.hook_point import Point
 from hookline.backends.protocol import Backend, JointSink, Label
 from hookline.errors import InvalidArgument
 from hookline.hooks.placing import needs_callable

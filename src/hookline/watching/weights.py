@@ -61,13 +61,14 @@ class Weights:
             if name in self.broken or (held is not None and id(parameter) not in held):
                 continue
             with self._told(name):
-                self._gather(Key(name, "param", 0, "train"), parameter)
+                value = backend.value_of(parameter)
+                self._gather(Key(name, "param", 0, "train"), value)
                 self.counts[name] = self.counts.get(name, 0) + 1
                 grad = backend.gradient(parameter) if gradients is None else gradients.get(id(parameter))
                 if grad is not None:
                     self._gather(Key(name, "param_grad", 0, "train"), grad)
                     self.with_gradient.add(name)
-                    self._before[name] = backend.snapshot(parameter), grad
+                    self._before[name] = backend.snapshot(value), grad
 
     def after_step(self, gathered: Gathered) -> None:
         """Takes what the step changed."""
@@ -79,9 +80,8 @@ class Weights:
             old, grad = before[name]
             key = Key(name, "update", 0, "train")
             with self._told(name):
-                now = backend.detached(parameter)
-                self._gather(key, now - old)
-                if (lost := backend.lost(old, now, grad)) is not None:
+                self._gather(key, backend.update_of(parameter, old))
+                if (lost := backend.lost(parameter, old, grad)) is not None:
                     gathered.add_number(key, "lost", lost)
 
     @contextmanager

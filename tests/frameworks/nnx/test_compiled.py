@@ -288,6 +288,22 @@ def test_a_hook_that_looks_gets_values_at_every_run():
     assert seen == [(True, *one), (True, 2 * one[0], 2 * one[1])]
 
 
+def test_a_hook_that_is_annotated_to_return_none_never_sees_a_tracer():
+    model, kinds = Chain(), []
+
+    def unreadable(kind) -> None:
+        return kinds.append(kind) or None
+
+    class Note:
+        def __call__(self, module, args, output) -> None:
+            return unreadable(type(output))
+
+    with hookline.register_forward_hook(model, Note(), "block"):
+        run(model, X)
+        jax.effects_barrier()
+    assert len(kinds) == 1 and not issubclass(kinds[0], jax.core.Tracer)
+
+
 def test_a_hook_that_returns_something_is_part_of_the_program():
     model, traces = Chain(), []
 

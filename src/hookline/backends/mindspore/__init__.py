@@ -9,13 +9,24 @@ import mindspore as ms
 from mindspore import nn
 
 from hookline.backends.capabilities import capabilities
-from hookline.backends.common import Common
-from hookline.backends.mindspore import cells, compat, gradients, operators, optimizers, recomputing, taps, values
+from hookline.backends.defaults import Defaults
+from hookline.backends.describe_by_running import DescribeByRunning
+from hookline.backends.identity_gradients import IdentityGradients, Passage
+from hookline.backends.mindspore import (
+    compat,
+    describe,
+    gradients,
+    modules,
+    ops,
+    optimizers,
+    parameters,
+    recomputing,
+    taps,
+    values,
+)
 from hookline.backends.mindspore.constructs import replace_construct
-from hookline.backends.protocol import GradSink, JointSink
-from hookline.backends.running import Running
+from hookline.backends.protocol import Backend, GradSink, JointSink
 from hookline.backends.tap import FunctionTap, Label
-from hookline.backends.tapping import Passage, Tapping
 from hookline.backends.undoing import Undoing
 
 STATE_HOOKS = {
@@ -26,29 +37,29 @@ STATE_HOOKS = {
 }
 
 
-class MindSporeBackend(Tapping, Running, Common):
+class MindSporeBackend(IdentityGradients, DescribeByRunning, Defaults):
     """Enters mindspore.nn.Cell models; see `hookline.backends.protocol.Backend`."""
 
     name = "mindspore"
-    tensor = ms.Tensor
+    tensor: type = ms.Tensor
     framework = capabilities()["mindspore"]
     forward_name = "construct"
 
-    named_modules = staticmethod(cells.walk)
-    tensors_of = staticmethod(cells.tensors_of)
-    evaluating = staticmethod(cells.evaluating)
-    forward_of = staticmethod(cells.forward_of)
-    has_forward = staticmethod(cells.has_construct)
-    why_silent = staticmethod(cells.why_silent)
-    own_parameters = staticmethod(cells.own_parameters)
+    named_modules = staticmethod(modules.walk)
+    tensors_of = staticmethod(parameters.tensors_of)
+    evaluating = staticmethod(describe.evaluating)
+    forward_of = staticmethod(describe.forward_of)
+    has_forward = staticmethod(modules.has_construct)
+    why_silent = staticmethod(modules.why_silent)
+    own_parameters = staticmethod(parameters.own_parameters)
     place = staticmethod(taps.place)
     replace_forward = staticmethod(replace_construct)
     tap = staticmethod(gradients.tap)
     joint_tap = staticmethod(gradients.joint_tap)
     is_live = staticmethod(gradients.is_live)
-    hear_parameters = staticmethod(gradients.hear_parameters)
+    hear_parameters = staticmethod(parameters.hear_parameters)
     hear_steps = staticmethod(optimizers.hear_steps)
-    hook_operators = staticmethod(operators.hook_operators)
+    hook_operators = staticmethod(ops.hook_operators)
     in_recompute = staticmethod(recomputing.in_recompute)
     recomputed = staticmethod(recomputing.recomputed)
     sequence_number = staticmethod(recomputing.sequence_number)
@@ -60,9 +71,9 @@ class MindSporeBackend(Tapping, Running, Common):
     read_weight = staticmethod(values.snapshot)
     write_weight = staticmethod(values.write_weight)
     dtype = staticmethod(values.dtype_of)
-    zeros = staticmethod(values.zeros)
-    random_input = staticmethod(values.random_input)
-    tensor_fact = staticmethod(values.tensor_fact)
+    zeros = staticmethod(describe.zeros)
+    random_input = staticmethod(describe.random_input)
+    tensor_fact = staticmethod(describe.tensor_fact)
 
     def joined_inputs(self, sink: JointSink, on_output: GradSink, memory: Any) -> Passage:
         return gradients.JoinedInputs(self, sink, on_output)
@@ -74,7 +85,7 @@ class MindSporeBackend(Tapping, Running, Common):
         return list(compat.parts(model).values())
 
     def placed(self, model: nn.Cell) -> list[Label]:
-        each = {id(cell): cell for _, cell in cells.every(model)}
+        each = {id(cell): cell for _, cell in modules.every(model)}
         return [tap.label for cell in each.values() for tap in taps.taps_on(cell)]
 
     def place_state_hook(
@@ -95,4 +106,4 @@ class MindSporeBackend(Tapping, Running, Common):
         return int(tensor.nbytes)
 
 
-BACKEND = MindSporeBackend()
+BACKEND: Backend = MindSporeBackend()

@@ -6,6 +6,7 @@ bprop, and gives no order; `Tensor` tells nobody whether it is part of a graph.
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from collections import OrderedDict
@@ -19,7 +20,7 @@ from mindspore.common.recompute import _RecomputeCell, _RecomputeHandle
 from mindspore.graph import api
 from mindspore.ops.composite import base
 
-from hookline.backends.changing import changing
+from hookline.backends.patching import Patch
 from hookline.backends.undoing import Undoing
 
 # `mindspore.ops.function.grad` is the function of that name as well, which hides the folder.
@@ -121,28 +122,23 @@ def forget_compiled(undoing: Undoing) -> None:
 
 def around_backward(undoing: Undoing, block: Callable[[], AbstractContextManager[None]]) -> None:
     """Has every run of the backward engine happen inside `block()`."""
-    undoing.noted(_set_around, block, False)
-    _set_around(block, True)
+    _backwards.use(undoing, block)
 
 
-@changing
-def _set_around(block: Callable[[], AbstractContextManager[None]], wanted: bool) -> None:
-    kind = type(api._pynative_executor)
-    _blocks[:] = [other for other in _blocks if other != block] + [block] * wanted
-    if not _original:
-        _original.append(kind.grad)
-    kind.grad = _grad if _blocks else _original[0]
+def _within_blocks(grad: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(grad)
+    def run(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with ExitStack() as stack:
+            for block in _backwards.users:
+                stack.enter_context(block())
+            return grad(self, *args, **kwargs)
+
+    return run
 
 
-_blocks: list[Callable[[], AbstractContextManager[None]]] = []
-_original: list[Any] = []
-
-
-def _grad(self: Any, *args: Any, **kwargs: Any) -> Any:
-    with ExitStack() as stack:
-        for block in _blocks:
-            stack.enter_context(block())
-        return _original[0](self, *args, **kwargs)
+_backwards: Patch[Callable[[], AbstractContextManager[None]]] = Patch(
+    [(type(api._pynative_executor), "grad")], _within_blocks
+)
 
 
 def after_backward(call: Callable[[], None]) -> None:

@@ -8,9 +8,9 @@ from typing import Any
 from mindspore import nn
 
 from hookline.backends.capabilities import capabilities
-from hookline.backends.forwards import ReplacedForward
 from hookline.backends.mindspore import compat
 from hookline.backends.mindspore.failing import clean_after_failures
+from hookline.backends.replaced_forward import ReplacedForward
 from hookline.backends.tap import Label
 from hookline.backends.undoing import Undoing
 from hookline.errors import Unsupported

@@ -11,37 +11,14 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from hookline.backends.changing import changing
 from hookline.backends.mindspore import compat
+from hookline.backends.patching import Patch
 from hookline.backends.undoing import Undoing
-
-_placed: list[object] = []
-_originals: list[Callable[..., Any]] = []
 
 
 def clean_after_failures(undoing: Undoing) -> None:
     """Has failed forwards cleaned up after."""
-    mine = object()
-    undoing.noted(_remove, mine)
-    _add(mine)
-
-
-@changing
-def _add(mine: object) -> None:
-    _placed.append(mine)
-    if not _originals:
-        _originals.extend([getattr(owner, name) for owner, name in compat.DIFFERENTIATED])
-        for (owner, name), original in zip(compat.DIFFERENTIATED, _originals, strict=True):
-            setattr(owner, name, _cleaning(original))
-
-
-@changing
-def _remove(mine: object) -> None:
-    _placed[:] = [other for other in _placed if other is not mine]
-    if not _placed:
-        for (owner, name), original in zip(compat.DIFFERENTIATED, _originals, strict=False):
-            setattr(owner, name, original)
-        _originals.clear()
+    _forwards.use(undoing, object())
 
 
 def _cleaning(run: Callable[..., Any]) -> Callable[..., Any]:
@@ -55,3 +32,6 @@ def _cleaning(run: Callable[..., Any]) -> Callable[..., Any]:
             raise
 
     return cleaned
+
+
+_forwards: Patch[object] = Patch(compat.DIFFERENTIATED, _cleaning)

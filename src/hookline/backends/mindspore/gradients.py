@@ -11,14 +11,11 @@ from functools import partial
 from typing import Any
 
 import mindspore as ms
-from mindspore import nn, ops
+from mindspore import ops
 
+from hookline.backends.identity_gradients import IdentityGradients, Passage
 from hookline.backends.mindspore import compat
-from hookline.backends.mindspore.taps import ON_PARAMETERS
 from hookline.backends.protocol import GradSink, JointSink
-from hookline.backends.tap import FunctionTap, Label, Tap
-from hookline.backends.tapping import Passage, Tapping
-from hookline.backends.undoing import Undoing
 
 
 def is_live(tensor: ms.Tensor) -> bool:
@@ -53,7 +50,7 @@ class JoinedInputs(Passage):
     MindSpore computes no gradient of an input that `ms.grad` was not asked for, and does not tell so beforehand.
     """
 
-    def __init__(self, backend: Tapping, sink: JointSink, on_output: GradSink) -> None:
+    def __init__(self, backend: IdentityGradients, sink: JointSink, on_output: GradSink) -> None:
         super().__init__(backend, partial(backend.joined_at, sink=self._arrives), self._told)
         self._sink, self._told_output = sink, on_output
         self._arrived = self._waiting = False
@@ -72,25 +69,3 @@ class JoinedInputs(Passage):
         self._waiting = False
         if not self._arrived:
             self._sink([None] * self.places)
-
-
-def hear_parameters(undoing: Undoing, module: nn.Cell, sink: Callable[[str, Any], None], label: Label) -> None:
-    """Calls `sink(name, grad)` for each of the cell's own parameters that a backward gives a gradient."""
-    taps: list[Tap] = []
-    undoing.noted(_forget, module, taps)
-    for name, parameter in compat.parameters(module).items():
-        if parameter.requires_grad:
-            heard = FunctionTap(partial(_heard, sink, name), label)
-            undoing.callback(parameter.register_hook(heard).remove)
-            taps.append(heard)
-    ON_PARAMETERS.setdefault(id(module), []).extend(taps)
-
-
-def _heard(sink: Callable[[str, Any], None], name: str, grad: ms.Tensor) -> None:
-    sink(name, grad)
-
-
-def _forget(cell: nn.Cell, taps: list[Tap]) -> None:
-    left = [tap for tap in ON_PARAMETERS.pop(id(cell), []) if not any(tap is own for own in taps)]
-    if left:
-        ON_PARAMETERS[id(cell)] = left

@@ -6,21 +6,25 @@ of their base classes leads through here.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from mindspore import nn
 from mindspore.experimental import optim
 
-from hookline.backends.changing import changing
 from hookline.backends.mindspore import compat
-from hookline.backends.mindspore.cells import every
+from hookline.backends.mindspore.modules import every
+from hookline.backends.patching import Patch
 from hookline.backends.undoing import Undoing
 
-BASES: tuple[type, ...] = (nn.Optimizer, optim.Optimizer)
-Ears = tuple[Callable[..., None], Callable[[set[int]], None], Callable[[], set[int]]]
 
-_ears: list[Ears] = []
+class Listener(NamedTuple):
+    """Who is told of the steps of the optimizers that hold one of the parameters `owned()`."""
+
+    before: Callable[..., None]
+    after: Callable[[set[int]], None]
+    owned: Callable[[], set[int]]
 
 
 def hear_steps(
@@ -31,29 +35,24 @@ def hear_steps(
     def owned() -> set[int]:
         return {id(p) for _, cell in every(model) for p in compat.parameters(cell).values()}
 
-    ears: Ears = (before, after, owned)
-    undoing.noted(_set_heard, ears, False)
-    _set_heard(ears, True)
+    _steps.use(undoing, Listener(before, after, owned))
 
 
-@changing
-def _set_heard(ears: Ears, wanted: bool) -> None:
-    _ears[:] = [other for other in _ears if other is not ears] + [ears] * wanted
-    for base in BASES:
-        if _ears:
-            base.__call__ = _step  # type: ignore[method-assign]
-        elif base.__dict__.get("__call__") is _step:
-            del base.__call__
+def _told(call: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(call)
+    def step(self: Any, *args: Any, **kwargs: Any) -> Any:
+        held = {id(parameter) for parameter in self.parameters}
+        grads = args[0] if args and isinstance(args[0], (tuple, list)) else ()
+        by_parameter = {id(p): grad for p, grad in zip(self.parameters, grads, strict=False)}
+        told = [listener for listener in _steps.users if held & listener.owned()]
+        for listener in told:
+            listener.before(held, by_parameter)
+        result = call(self, *args, **kwargs)
+        for listener in told:
+            listener.after(held)
+        return result
+
+    return step
 
 
-def _step(self: Any, *args: Any, **kwargs: Any) -> Any:
-    held = {id(parameter) for parameter in self.parameters}
-    grads = args[0] if args and isinstance(args[0], (tuple, list)) else ()
-    by_parameter = {id(p): grad for p, grad in zip(self.parameters, grads, strict=False)}
-    told = [(before, after) for before, after, owned in _ears if held & owned()]
-    for before, _ in told:
-        before(held, by_parameter)
-    result = nn.Cell.__call__(self, *args, **kwargs)
-    for _, after in told:
-        after(held)
-    return result
+_steps: Patch[Listener] = Patch([(nn.Optimizer, "__call__"), (optim.Optimizer, "__call__")], _told)

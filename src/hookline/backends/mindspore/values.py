@@ -1,4 +1,4 @@
-"""Values: copies of tensors that nothing can change later, and tensors as facts.
+"""Values: copies of tensors that nothing can change later.
 
 `asnumpy` looks at a tensor's own memory, so what is kept is a copy of it.
 """
@@ -9,12 +9,9 @@ from typing import Any
 
 import mindspore as ms
 import numpy as np
-from mindspore import Tensor, nn, ops
+from mindspore import Tensor, ops
 from numpy.typing import NDArray
 
-from hookline.backends.facts import TensorFact
-from hookline.backends.mindspore import compat
-from hookline.backends.mindspore.cells import every
 from hookline.errors import InvalidArgument
 
 
@@ -32,7 +29,7 @@ def from_host(array: NDArray[Any]) -> Tensor:
 def snapshot(tensor: Tensor, device: Any = None, dtype: Any = None) -> Tensor:
     """A copy in the host's memory that no later operation can change, without history."""
     copy = from_host(host(tensor))
-    return copy.astype(dtype) if dtype is not None and _is_float(copy) else copy
+    return copy.astype(dtype) if dtype is not None and is_float(copy) else copy
 
 
 def detached(tensor: Tensor) -> Tensor:
@@ -58,25 +55,6 @@ def dtype_of(dtype: Any) -> Any:
     raise InvalidArgument(f"dtype={dtype!r} is no MindSpore dtype; give mindspore.float16 or 'float16', say.")
 
 
-def zeros(model: nn.Cell, shape: tuple[int, ...], dtype: Any) -> Tensor:
-    """A tensor of zeros in that dtype, or in that of the model's first floating parameter."""
-    if dtype is None:
-        own = (p for _, cell in every(model) for p in compat.parameters(cell).values())
-        dtype = next((p.dtype for p in own if _is_float(p)), ms.float32)
-    return ops.zeros(shape, dtype_of(dtype))
-
-
-def random_input(model: nn.Cell, shape: tuple[int, ...]) -> Tensor:
-    """Numbers between -1 and 1; MindSpore's generator is left alone."""
-    numbers = np.random.default_rng(0).uniform(-1, 1, shape).astype(np.float32)
-    return from_host(numbers).astype(zeros(model, (1,), None).dtype)
-
-
-def tensor_fact(tensor: Tensor) -> TensorFact:
-    """Shape, dtype, device and bytes."""
-    name = str(tensor.dtype).lower()
-    return TensorFact(tuple(map(int, tensor.shape)), name, str(tensor.device).lower(), int(tensor.nbytes))
-
-
-def _is_float(tensor: Tensor) -> bool:
+def is_float(tensor: Tensor) -> bool:
+    """Whether a tensor has numbers with fractions."""
     return "Float" in str(tensor.dtype)

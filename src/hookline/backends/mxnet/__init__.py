@@ -2,13 +2,13 @@
 
 | what | how | why |
 |---|---|---|
-| a call | a class of its own for the block while it has taps (`swapping.py`) | Gluon's hooks only look |
-| a gradient | an identity with a backward of ours (`functions.py`) | MXNet has no hook on gradients |
-| a backward | MXNet's functions wait for its end while there are taps (`waiting.py`) | it runs in other threads |
-| a hybridized block | runs as written while a tap is inside (`holding.py`) | a compiled graph calls no block |
+| a call | a class of its own for the block while it has taps (`taps.py`) | Gluon's hooks only look |
+| a gradient | an identity with a backward of ours (`gradients.py`) | MXNet has no hook on gradients |
+| a backward | MXNet's functions wait for its end while there are taps (`backward.py`) | it runs in other threads |
+| a hybridized block | runs as written while a tap is inside (`dehybridize.py`) | a compiled graph calls no block |
 | a parameter's gradient | read when the backward has run (`parameters.py`) | there is no hook on it |
-| a step | `gluon.Trainer.step` and `update` are wrapped (`trainers.py`) | a Trainer has no hooks |
-| an operator | MXNet's op hook (`operators.py`), and what runs each (`eager.py`) | the hook is for graphs alone |
+| a step | `gluon.Trainer.step` and `update` are wrapped (`optimizers.py`) | a Trainer has no hooks |
+| an operator | MXNet's op hook (`ops.py`), and what runs each (`eager_ops.py`) | the hook is for graphs alone |
 """
 
 from __future__ import annotations
@@ -21,39 +21,40 @@ import mxnet
 from mxnet import autograd, gluon
 
 from hookline.backends.capabilities import capabilities
-from hookline.backends.common import Common
+from hookline.backends.defaults import Defaults
+from hookline.backends.describe_by_running import DescribeByRunning
 from hookline.backends.facts import ParameterFact, RunFacts
+from hookline.backends.identity_gradients import IdentityGradients, Passage
 from hookline.backends.mxnet import (
-    blocks,
+    backward,
     compat,
-    describing,
-    functions,
-    holding,
-    operators,
+    dehybridize,
+    describe,
+    gradients,
+    modules,
+    ops,
+    optimizers,
     parameters,
-    swapping,
-    trainers,
+    statistics,
+    taps,
     values,
-    waiting,
 )
-from hookline.backends.mxnet.quiet import unseen
+from hookline.backends.mxnet.unseen import unseen
 from hookline.backends.operators import Operator
-from hookline.backends.protocol import GradSink, Label
-from hookline.backends.running import Running
-from hookline.backends.tapping import Passage, Tapping
+from hookline.backends.protocol import Backend, GradSink, Label
 
 
-class MxnetBackend(Tapping, Running, Common):
+class MxnetBackend(IdentityGradients, DescribeByRunning, Defaults):
     """Enters gluon.Block and HybridBlock; see `hookline.backends.protocol.Backend`."""
 
     name = "mxnet"
-    tensor = mxnet.nd.NDArray
+    tensor: type = mxnet.nd.NDArray
     framework = capabilities()["mxnet"]
 
-    place = staticmethod(swapping.place)
-    settled = staticmethod(waiting.settle)
-    replace_forward = staticmethod(swapping.replace_forward)
-    is_live = staticmethod(functions.is_live)
+    place = staticmethod(taps.place)
+    settled = staticmethod(backward.settle)
+    replace_forward = staticmethod(taps.replace_forward)
+    is_live = staticmethod(gradients.is_live)
     site_memory = staticmethod(parameters.heard_at)
     own_parameters = staticmethod(parameters.own_parameters)
     tensors_of = staticmethod(parameters.tensors_of)
@@ -61,8 +62,8 @@ class MxnetBackend(Tapping, Running, Common):
     write_weight = staticmethod(values.write_weight)
     gradient = staticmethod(parameters.gradient)
     hear_parameters = staticmethod(parameters.hear_parameters)
-    hear_steps = staticmethod(trainers.hear_steps)
-    hook_operators = staticmethod(operators.hook_operators)
+    hear_steps = staticmethod(optimizers.hear_steps)
+    hook_operators = staticmethod(ops.hook_operators)
     snapshot = staticmethod(values.snapshot)
     host = staticmethod(values.host)
     from_host = staticmethod(values.from_host)
@@ -71,13 +72,13 @@ class MxnetBackend(Tapping, Running, Common):
     nbytes = staticmethod(values.nbytes)
     device = staticmethod(values.context)
     dtype = staticmethod(values.dtype)
-    address = staticmethod(values.address)
-    why_silent = staticmethod(blocks.why_silent)
-    has_forward = staticmethod(blocks.has_forward)
-    tensor_fact = staticmethod(describing.tensor_fact)
-    zeros = staticmethod(describing.zeros)
-    random_input = staticmethod(describing.random_input)
-    forward_of = staticmethod(describing.forward_of)
+    address = staticmethod(statistics.address)
+    why_silent = staticmethod(modules.why_silent)
+    has_forward = staticmethod(modules.has_forward)
+    tensor_fact = staticmethod(describe.tensor_fact)
+    zeros = staticmethod(describe.zeros)
+    random_input = staticmethod(describe.random_input)
+    forward_of = staticmethod(describe.forward_of)
 
     # The tree of a model
 
@@ -90,14 +91,14 @@ class MxnetBackend(Tapping, Running, Common):
         return isinstance(thing, gluon.Block)
 
     def named_modules(self, model: Any) -> Iterable[tuple[str, Any]]:
-        return blocks.walk(model)
+        return modules.walk(model)
 
     def children(self, model: Any) -> list[Any]:
-        return [block for name, block in blocks.walk(model) if name and "." not in name]
+        return [block for name, block in modules.walk(model) if name and "." not in name]
 
     def placed(self, model: Any) -> list[Label]:
-        found = {id(block): block for _, block in blocks.walk(model)}
-        return [tap.label for block in found.values() for tap in swapping.taps_on(block)]
+        found = {id(block): block for _, block in modules.walk(model)}
+        return [tap.label for block in found.values() for tap in taps.taps_on(block)]
 
     # Values and gradients
 
@@ -109,10 +110,10 @@ class MxnetBackend(Tapping, Running, Common):
             new = fn(values.snapshot(grads[0]))
             return None if new is None else [new]
 
-        return functions.identities([tensor], backward)[0]
+        return gradients.identities([tensor], backward)[0]
 
     def joint_tap(self, tensors: list[Any], fn: Callable[[list[Any]], list[Any] | None]) -> list[Any]:
-        return functions.joined(tensors, fn)
+        return gradients.joined(tensors, fn)
 
     def listener(self, on_input: GradSink, on_output: GradSink, memory: Any) -> Passage:
         def counted(numbers: Sequence[int], grad: Any) -> Any:
@@ -131,7 +132,7 @@ class MxnetBackend(Tapping, Running, Common):
         return values.is_float(tensor)
 
     def remarks(self, modules: dict[str, Any]) -> dict[str, str]:
-        found = holding.remarks(modules)
+        found = dehybridize.remarks(modules)
         for name, remark in parameters.remarks(modules).items():
             found[name] = f"{found[name]}; {remark}" if name in found else remark
         return found
@@ -152,15 +153,15 @@ class MxnetBackend(Tapping, Running, Common):
         return paused
 
     def _held(self, module: Any) -> tuple[ParameterFact, ...]:
-        return describing.held_by(module)
+        return describe.held_by(module)
 
     def traced_run(
         self, model: Any, args: Any, kwargs: Any, *, real: bool = False, flow: bool = False
     ) -> RunFacts:
-        model, notes = describing.ready_to_run(model)
+        model, notes = describe.ready_to_run(model)
         facts = super().traced_run(model, args, kwargs, real=real, flow=flow)
         facts.notes += notes
         return facts
 
 
-BACKEND = MxnetBackend()
+BACKEND: Backend = MxnetBackend()

@@ -146,21 +146,8 @@ def set_op_hook(block: Any, callback: Callable[[bytes, bytes, int], None]) -> Ca
 
 # Operators that run one by one
 
-_invoke: list[Callable[..., Any]] = []
-
-
-def wrap_invoke(around: Callable[..., Any]) -> None:
-    """Has `around(invoke, ...)` run in place of the one function that all operators of arrays are called by."""
-    if not _invoke:
-        _invoke.append(register._imperative_invoke)
-    register._imperative_invoke = functools.partial(around, _invoke[0])
-
-
-def unwrap_invoke() -> None:
-    """Takes that back; may be done again."""
-    if _invoke:
-        register._imperative_invoke = _invoke[0]
-        _invoke.clear()
+INVOKE = register, "_imperative_invoke"
+"""The one function that all operators of arrays are called by: its module and its name there."""
 
 
 @functools.cache

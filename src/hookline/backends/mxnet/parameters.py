@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 
 from mxnet.gluon import nn
 
-from hookline.backends.mxnet import blocks, compat
+from hookline.backends.mxnet import compat, modules
 from hookline.backends.protocol import Label
 from hookline.backends.undoing import Undoing
 from hookline.errors import Unsupported
@@ -66,7 +66,7 @@ def own_parameters(module: Any) -> dict[str, Any]:
 def tensors_of(model: Any) -> dict[str, Any]:
     """Every parameter and running statistic by its dotted name, shared ones under each of their names."""
     found = {}
-    for name, block in blocks.walk(model):
+    for name, block in modules.walk(model):
         for own, parameter in compat.own_parameters(block).items():
             if not compat.is_initialized(parameter):
                 continue

@@ -10,9 +10,7 @@ import numpy as np
 from mxnet import autograd
 from numpy.typing import NDArray
 
-from hookline.backends import arrays
 from hookline.backends.mxnet import compat
-from hookline.backends.protocol import Address
 from hookline.errors import InvalidArgument
 
 _BFLOAT16 = np.dtype([("bfloat16", np.uint16)])  # what MXNet has for it: numpy has nothing
@@ -76,21 +74,6 @@ def unlike(new: Any, old: Any) -> str:
 def nbytes(tensor: Any) -> int:
     """The bytes that a tensor's elements take."""
     return int(tensor.size) * int(np.dtype(tensor.dtype).itemsize)
-
-
-def address(tensor: Any, strided: bool = False) -> Address | None:
-    """Where the values lie; None where the C kernel can't read them."""
-    if not isinstance(tensor, compat.NDArray):
-        return arrays.address(tensor, strided)
-    name = np.dtype(tensor.dtype).name
-    if strided or name not in arrays.FLOATS or tensor.stype != "default" or tensor.context.device_type != "cpu":
-        return None
-    if tensor.ndim > 2 and compat.has_layouts_of_its_own():
-        # Asked for its address, oneDNN brings an array into the plain layout, for which the next operator
-        # may choose another kernel. A copy has no such effect.
-        return None
-    pointer = compat.data_pointer(tensor)
-    return None if pointer == 0 else (pointer, int(tensor.size), name, None)
 
 
 def context(device: Any) -> Any:

@@ -13,32 +13,32 @@ from numpy.typing import NDArray
 
 from hookline.backends import arrays
 from hookline.backends.capabilities import capabilities
-from hookline.backends.common import Common
+from hookline.backends.defaults import Defaults
 from hookline.backends.nnx import (
     compat,
-    describing,
+    describe,
     events,
     modules,
-    operators,
+    ops,
     optimizers,
-    posts,
+    parameters,
     statistics,
+    taps,
     values,
 )
 from hookline.backends.nnx.gradients import NNXGradients
-from hookline.backends.nnx.hosting import HostedHook, original_of
 from hookline.backends.nnx.leaves import Array, StandIn, array_of
-from hookline.backends.nnx.replay import now
-from hookline.backends.protocol import Address, Label
-from hookline.backends.undoing import Undoing
+from hookline.backends.nnx.replay import replayed_call
+from hookline.backends.nnx.user_hooks import TracedHook, original_of
+from hookline.backends.protocol import Address, Backend, Label
 from hookline.rows import HEADER
 
 
-class NNXBackend(NNXGradients, Common):
+class NNXBackend(NNXGradients, Defaults):
     """Enters nnx models; see `hookline.backends.protocol.Backend`."""
 
     name = "nnx"
-    tensor = Array
+    tensor: type = Array
     framework = capabilities()["nnx"]
     forward_name = "__call__"
     not_called = (
@@ -48,15 +48,16 @@ class NNXBackend(NNXGradients, Common):
         "others anew in the block"
     )
 
-    place = staticmethod(posts.place)
-    placed = staticmethod(posts.placed_on)
-    replace_forward = staticmethod(posts.replace_forward)
+    place = staticmethod(taps.place)
+    placed = staticmethod(taps.placed_on)
+    replace_forward = staticmethod(taps.replace_forward)
     settled = staticmethod(events.settled)
     lasting = staticmethod(original_of)
 
     children = staticmethod(modules.children)
-    tensors_of = staticmethod(modules.tensors_of)
+    tensors_of = staticmethod(parameters.tensors_of)
     own_parameters = staticmethod(modules.own_parameters)
+    hear_parameters = staticmethod(parameters.hear_parameters)
     why_silent = staticmethod(modules.why_silent)
 
     snapshot = staticmethod(values.snapshot)
@@ -65,16 +66,16 @@ class NNXBackend(NNXGradients, Common):
     write_weight = staticmethod(compat.set_raw_value)
     host = staticmethod(values.host)
     dtype = staticmethod(values.dtype)
-    hook_operators = staticmethod(operators.hook_operators)
+    hook_operators = staticmethod(ops.hook_operators)
     hear_steps = staticmethod(optimizers.hear_steps)
 
-    modules_of = staticmethod(describing.modules_of)
-    described_input = staticmethod(describing.described_input)
-    traced_run = staticmethod(describing.traced_run)
-    evaluating = staticmethod(describing.evaluating)
-    random_input = staticmethod(describing.random_input)
-    integers = staticmethod(describing.integers)
-    forward_of = staticmethod(describing.forward_of)
+    modules_of = staticmethod(describe.modules_of)
+    described_input = staticmethod(describe.described_input)
+    traced_run = staticmethod(describe.traced_run)
+    evaluating = staticmethod(describe.evaluating)
+    random_input = staticmethod(describe.random_input)
+    integers = staticmethod(describe.integers)
+    forward_of = staticmethod(describe.forward_of)
 
     def is_model(self, thing: Any) -> bool:
         return isinstance(thing, nnx.Module)
@@ -83,30 +84,12 @@ class NNXBackend(NNXGradients, Common):
         return modules.walk(model)
 
     def hooked(self, hook: Callable[..., Any], label: Label) -> Callable[..., Any]:
-        return HostedHook(hook, label, original_of)
-
-    def hear_parameters(
-        self, undoing: Undoing, module: nnx.Module, sink: Callable[[str, Any], None], label: Label
-    ) -> None:
-        """Tells what the module's own calls contribute to the gradients of its parameters."""
-        post, mine = posts.post_of(module), (sink, label)
-
-        def remove() -> None:
-            if mine in post.param_sinks:
-                events.settled()
-                post.param_sinks = [other for other in post.param_sinks if other is not mine]
-            post.refresh()
-
-        undoing.noted(remove)
-        post.param_sinks.append(mine)
-        post.refresh()
+        return TracedHook(hook, label, original_of)
 
     def from_host(self, array: NDArray[Any]) -> jax.Array:
         return jnp.array(array)
 
     def detached(self, tensor: Any) -> Any:
-        if now.weights is not None and isinstance(tensor, nnx.Variable):
-            return now.weights.after(tensor)
         return array_of(tensor)
 
     def device(self, device: Any) -> Any:
@@ -120,24 +103,22 @@ class NNXBackend(NNXGradients, Common):
         return int(array_of(tensor).nbytes)
 
     def needs_gradient(self, tree: Any) -> bool:
-        return now.differentiated if now.telling else super().needs_gradient(tree)
+        call = replayed_call()
+        return super().needs_gradient(tree) if call is None else call.differentiated
 
     def is_training(self, model: nnx.Module) -> bool:
-        return modules.is_training(model) if now.training is None else now.training
+        call = replayed_call()
+        return modules.is_training(model) if call is None else call.training
 
     # Statistics: of real values by numpy and the C kernel, of traced ones in the program itself
 
     def address(self, tensor: Any, strided: bool = False) -> Address | None:
-        if now.weights is not None and isinstance(tensor, nnx.Variable):
-            return None  # what it held at that step was sent
         tensor = array_of(tensor)
         if isinstance(tensor, jax.Array) and _readable(tensor):
             tensor = np.asarray(tensor)
         return arrays.address(tensor, strided)
 
     def reducible(self, tensor: Any) -> Any:
-        if now.weights is not None and isinstance(tensor, nnx.Variable):
-            return now.weights.before(tensor)
         tensor = array_of(tensor)
         if isinstance(tensor, StandIn):
             return tensor
@@ -164,8 +145,19 @@ class NNXBackend(NNXGradients, Common):
         found = jax.device_get(tensors)
         return [(one if one.dtype == np.int64 else statistics.unpacked(one)).reshape(-1) for one in found]
 
-    def lost(self, before: Any, after: Any, grad: Any) -> Any:
-        return now.weights.lost(after) if now.weights is not None else super().lost(before, after, grad)
+    # A step that compiled code made is told later
+
+    def value_of(self, parameter: Any) -> Any:
+        step = optimizers.replayed_step()
+        return parameter if step is None else step.value(parameter)
+
+    def update_of(self, parameter: Any, before: Any) -> Any:
+        step = optimizers.replayed_step()
+        return super().update_of(parameter, before) if step is None else step.update(parameter)
+
+    def lost(self, parameter: Any, before: Any, grad: Any) -> Any:
+        step = optimizers.replayed_step()
+        return super().lost(parameter, before, grad) if step is None else step.lost(parameter)
 
 
 def _readable(array: Any) -> bool:
@@ -173,4 +165,4 @@ def _readable(array: Any) -> bool:
     return not isinstance(array, jax.core.Tracer) and all(d.platform == "cpu" for d in array.devices())
 
 
-BACKEND = NNXBackend()
+BACKEND: Backend = NNXBackend()

@@ -11,11 +11,11 @@ from typing import Any
 import jax
 from flax import nnx
 
+from hookline.backends.identity_gradients import IdentityGradients, spread
 from hookline.backends.nnx.compat import in_forward_mode, is_symbolic_zero, tracing
 from hookline.backends.nnx.leaves import Array, StandIn, is_float
 from hookline.backends.nnx.replay import Ear, hearing
 from hookline.backends.protocol import GradSink, JointSink
-from hookline.backends.tapping import Tapping, spread
 from hookline.errors import Unsupported
 
 Backward = Callable[[list[Any], list[Any]], "list[Any] | None"]
@@ -78,7 +78,7 @@ def led(
     return list(identity(carried, *arrays))
 
 
-class NNXGradients(Tapping):
+class NNXGradients(IdentityGradients):
     """`protocol.GradientTaps` but for parameters. What only listens is told by events (`passing`)."""
 
     tensor: type = Array

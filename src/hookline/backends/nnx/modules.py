@@ -73,16 +73,6 @@ def own_parameters(module: nnx.Module) -> dict[str, Any]:
     return variables_of(module, nnx.Param)
 
 
-def tensors_of(model: nnx.Module) -> dict[str, Any]:
-    """Every Variable that holds an array of numbers, by its dotted name."""
-    return {
-        f"{name}.{own}" if name else own: variable
-        for name, module in walk(model)
-        for own, variable in variables_of(module).items()
-        if not isinstance(variable, nnx.RngState)
-    }
-
-
 def has_no_forward(module: nnx.Module) -> bool:
     """Whether a module can't be called: it only holds others."""
     return not callable(module)

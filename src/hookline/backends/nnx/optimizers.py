@@ -7,6 +7,7 @@ the statistics of parameters, gradients and updates are part of the program; lis
 from __future__ import annotations
 
 import functools
+import threading
 import weakref
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -15,14 +16,13 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 from flax import nnx
 
-from hookline.backends.changing import changing
 from hookline.backends.nnx.compat import tracing
 from hookline.backends.nnx.events import numbers, program, send, settled
 from hookline.backends.nnx.leaves import StandIn, array_of, is_float
 from hookline.backends.nnx.modules import own_parameters, walk
 from hookline.backends.nnx.packing import Packing
 from hookline.backends.nnx.posts import Spec, post_in
-from hookline.backends.nnx.replay import now
+from hookline.backends.patching import Patch
 from hookline.backends.tap import Figures
 from hookline.backends.undoing import Undoing
 
@@ -35,34 +35,18 @@ class Listener(NamedTuple):
     after: Callable[[set[int]], None]
 
 
-_listeners: list[Listener] = []
-_original: list[Callable[..., Any]] = []
-
-
 def hear_steps(
     undoing: Undoing, model: nnx.Module, before: Callable[..., None], after: Callable[[set[int]], None]
 ) -> None:
     """Calls `before(held, gradients)` and `after(held)` around each update of the model's parameters."""
     mine = Listener(weakref.ref(model), before, after)
-    undoing.noted(_stop_listening, mine)
-    _set_listening(mine, True)
+    _steps.use(undoing, mine)
+    undoing.noted(_settle_for, mine)  # done first: what was sent before the end is told
 
 
-def _stop_listening(listener: Listener) -> None:
-    if any(one is listener for one in _listeners):
+def _settle_for(listener: Listener) -> None:
+    if any(one is listener for one in _steps.users):
         settled()  # not under the lock: what is waited for may need it
-    _set_listening(listener, False)
-
-
-@changing
-def _set_listening(listener: Listener, wanted: bool) -> None:
-    _listeners[:] = [one for one in _listeners if one is not listener] + [listener] * wanted
-    if _listeners and not _original:
-        _original.append(nnx.Optimizer.update)
-        nnx.Optimizer.update = functools.wraps(_original[0])(_update)
-    elif not _listeners and _original:
-        nnx.Optimizer.update = _original[0]
-        _original.clear()
 
 
 class Weight(NamedTuple):
@@ -73,30 +57,42 @@ class Weight(NamedTuple):
     grad: Any
 
 
-def _update(optimizer: Any, model: Any, grads: Any, /, **kwargs: Any) -> Any:
-    weights = _weights(model, grads)
-    if tracing():
-        return _traced(optimizer, model, grads, kwargs, weights)
+def _told(update: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(update)
+    def told(optimizer: Any, model: Any, grads: Any, /, **kwargs: Any) -> Any:
+        weights = _weights(model, grads)
+        run = partial(update, optimizer, model, grads, **kwargs)
+        return _traced(run, model, weights) if tracing() else _run(run, weights)
+
+    return told
+
+
+_steps: Patch[Listener] = Patch([(nnx.Optimizer, "update")], _told)
+
+
+def _run(update: Callable[[], Any], weights: list[Weight]) -> Any:
+    """A step outside of transforms."""
     settled()  # what the forward and the backward of this step sent comes first
     held = {id(weight.watched) for weight in weights}
     gradients = {id(weight.watched): weight.grad for weight in weights if weight.grad is not None}
     listeners = list(_concerned(held))
     for listener in listeners:
         listener.before(held, gradients)
-    result = _original[0](optimizer, model, grads, **kwargs)
+    result = update()
     for listener in listeners:
         listener.after(held)
     return result
 
 
-def _traced(optimizer: Any, model: Any, grads: Any, kwargs: dict[str, Any], weights: list[Weight]) -> Any:
+def _traced(update: Callable[[], Any], model: Any, weights: list[Weight]) -> Any:
+    """A step in code that is being traced."""
     views: frozenset[Figures] = frozenset()
     for _, module in walk(model):
         views |= type(module).__dict__.get("__hookline_spec__", Spec()).steps
     if not views:
-        return _original[0](optimizer, model, grads, **kwargs)
+        return update()
     before = [array_of(weight.at_hand) for weight in weights]
-    result = _original[0](optimizer, model, grads, **kwargs)
+    result = update()
     after = [array_of(weight.at_hand) for weight in weights]
     moved = [_lost(*three) for three in zip(before, after, (weight.grad for weight in weights), strict=True)]
     packing = Packing(
@@ -121,16 +117,16 @@ def _tell(watched: list[Any], packing: Packing, views: frozenset[Figures], value
     before, grads, updates = (_merged([one[part] for one in seen]) for part in range(3))
     lost = [None if share < 0 else float(share) for share in values[packing.count :]]
     facts = zip(watched, before, updates, lost, strict=True)
-    told = Step({id(variable): (old, change, share) for variable, old, change, share in facts})
+    told = ReplayedStep({id(variable): (old, change, share) for variable, old, change, share in facts})
     held = set(map(id, watched))
     gradients = {id(one): grad for one, grad in zip(watched, grads, strict=True) if grad is not None}
     for listener in _concerned(held):
-        now.weights = told
+        _thread.step = told
         try:
             listener.before(held, gradients)
             listener.after(held)
         finally:
-            now.weights = None
+            _thread.step = None
 
 
 def _merged(views: list[list[Any]]) -> list[Any]:
@@ -146,33 +142,35 @@ def _merged(views: list[list[Any]]) -> list[Any]:
     return merged
 
 
-class Step:
-    """What listeners may ask of a step of compiled code, by the Variables of the model that is watched."""
+class ReplayedStep:
+    """A step of compiled code, of which listeners are told now: what it did to the Variables that are watched.
 
-    def __init__(self, facts: dict[int, tuple[Any, Any, float | None]]) -> None:
+    Three methods of the backend answer for it: `value_of`, `update_of` and `lost`.
+    """
+
+    def __init__(self, facts: dict[int, tuple[StandIn, StandIn, float | None]]) -> None:
         self._facts = facts
 
-    def before(self, variable: Any) -> StandIn:
-        found: StandIn = self._facts[id(variable)][0]
-        return found
+    def value(self, variable: Any) -> StandIn:
+        return self._facts[id(variable)][0]
 
-    def after(self, variable: Any) -> Changed:
-        _, update, lost = self._facts[id(variable)]
-        return Changed(update, lost)
+    def update(self, variable: Any) -> StandIn:
+        return self._facts[id(variable)][1]
 
-    def lost(self, after: Changed) -> float | None:
-        return after.lost
+    def lost(self, variable: Any) -> float | None:
+        return self._facts[id(variable)][2]
 
 
-class Changed(StandIn):
-    """A parameter after a step: what is known of it is its difference from before."""
+class _Thread(threading.local):
+    step: ReplayedStep | None = None
 
-    def __init__(self, update: StandIn, lost: float | None) -> None:
-        super().__init__(update.shape, update.dtype)
-        self._update, self.lost = update, lost
 
-    def __sub__(self, before: Any) -> StandIn:
-        return self._update
+_thread = _Thread()
+
+
+def replayed_step() -> ReplayedStep | None:
+    """The step that listeners are told of in this thread; None where a step happens now."""
+    return _thread.step
 
 
 def _weights(model: Any, grads: Any) -> list[Weight]:
@@ -196,7 +194,7 @@ def _weights(model: Any, grads: Any) -> list[Weight]:
 
 def _concerned(held: set[int]) -> Iterable[Listener]:
     """The listeners whose model has one of these Variables."""
-    for listener in list(_listeners):
+    for listener in _steps.users:
         model = listener.model()
         if model is not None and any(
             id(variable) in held for _, module in walk(model) for variable in own_parameters(module).values()

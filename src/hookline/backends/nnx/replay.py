@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from hookline.backends.protocol import GradSink
@@ -50,26 +51,51 @@ class Gradient(NamedTuple):
     grads: Callable[[Figures], list[tuple[list[int], Any]]]
 
 
-class _Now(threading.local):
-    """The call that taps are being told of on this thread."""
+class ReplayedCall:
+    """A call that is over, of which taps are told now: what they can't learn from the values that they get.
 
-    telling = False
-    differentiated = False
-    training: bool | None = None
-    ears: list[Ear] | None = None
-    view: Figures | None = None
-    remark: str | None = None
-    weights: Any = None  # see optimizers
+    Three methods of the backend answer for it and not for the present: `needs_gradient`, `is_training`, and
+    `listener`, whose Ear waits for the gradients of this call.
+    """
+
+    def __init__(self, differentiated: bool, training: bool, remark: str | None = None) -> None:
+        self.differentiated, self.training = differentiated, training
+        self._remark = remark  # what listening to its gradients may have changed
+        self.view: Figures | None = None  # of the tap that is being told
+        self.ears: list[Ear] = []
+
+    def hears(self, ear: Ear) -> None:
+        """Has `ear` told of the gradients of this call."""
+        ear.view, ear.remark = self.view, self._remark
+        self.ears.append(ear)
 
 
-now = _Now()
+class _Thread(threading.local):
+    call: ReplayedCall | None = None
+
+
+_thread = _Thread()
+
+
+def replayed_call() -> ReplayedCall | None:
+    """The call that taps are told of in this thread; None where a call happens now."""
+    return _thread.call
+
+
+@contextmanager
+def replaying(call: ReplayedCall) -> Iterator[ReplayedCall]:
+    """A block in which taps are told of `call`."""
+    before, _thread.call = _thread.call, call
+    try:
+        yield call
+    finally:
+        _thread.call = before
 
 
 def hearing(ear: Ear) -> Ear:
-    """Has `ear` told of the gradients of the call under way, if taps are told of one."""
-    if now.ears is not None:
-        ear.view, ear.remark = now.view, now.remark
-        now.ears.append(ear)
+    """Has `ear` told of the gradients of the call that is replayed, if one is."""
+    if (call := replayed_call()) is not None:
+        call.hears(ear)
     return ear
 
 

@@ -7,19 +7,15 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import nnx
 from numpy.typing import NDArray
 
 from hookline.backends.nnx.compat import is_opaque
 from hookline.backends.nnx.leaves import StandIn, array_of, is_float
-from hookline.backends.nnx.replay import now
 from hookline.errors import InvalidArgument
 
 
 def snapshot(tensor: Any, device: Any = None, dtype: Any = None) -> Any:
     """A copy with memory of its own; `dtype` is for floats only."""
-    if now.weights is not None and isinstance(tensor, nnx.Variable):
-        return now.weights.before(tensor)
     array = array_of(tensor)
     if isinstance(array, StandIn):
         return array

@@ -9,14 +9,14 @@ import torch
 from torch import nn
 
 from hookline.backends.capabilities import capabilities
-from hookline.backends.immediate import Immediate
-from hookline.backends.protocol import Label
+from hookline.backends.defaults import Immediate
+from hookline.backends.protocol import Backend, Label
 from hookline.backends.torch import (
     compat,
-    describing,
+    describe,
     gradients,
     modules,
-    operators,
+    ops,
     optimizers,
     parameters,
     state,
@@ -26,9 +26,9 @@ from hookline.backends.torch import (
     values,
     weights,
 )
-from hookline.backends.torch.compiled.ophooks import listenings
-from hookline.backends.torch.ophooks import hook_operators
-from hookline.backends.torch.tracing import traced_run
+from hookline.backends.torch.compiled.listened import subscriptions
+from hookline.backends.torch.eager.mode import operator_names
+from hookline.backends.torch.fakes.tracing import traced_run
 from hookline.errors import InvalidArgument
 
 
@@ -36,7 +36,7 @@ class TorchBackend(Immediate):
     """Enters torch.nn models, eager and compiled; see `hookline.backends.protocol.Backend`."""
 
     name = "torch"
-    tensor = torch.Tensor
+    tensor: type = torch.Tensor
     framework = capabilities()["torch"]
     forward_name = "forward"
 
@@ -51,8 +51,8 @@ class TorchBackend(Immediate):
     why_silent = staticmethod(modules.why_silent)
     remarks = staticmethod(modules.remarks)
     backward_number = staticmethod(compat.graph_task)
-    operator_names = staticmethod(operators.operator_names)
-    hook_operators = staticmethod(hook_operators)
+    operator_names = staticmethod(operator_names)
+    hook_operators = staticmethod(ops.hook_operators)
     in_recompute = staticmethod(compat.in_recompute)
     calls_under_way = staticmethod(compat.calls_under_way)
     version = staticmethod(values.writes)
@@ -82,12 +82,12 @@ class TorchBackend(Immediate):
     scalars = staticmethod(statistics.scalars)
     fetched = staticmethod(statistics.fetched)
     traced_run = staticmethod(traced_run)
-    modules_of = staticmethod(describing.modules_of)
-    described_input = staticmethod(describing.described_input)
-    evaluating = staticmethod(describing.evaluating)
-    random_input = staticmethod(describing.random_input)
-    integers = staticmethod(describing.integers)
-    forward_of = staticmethod(describing.forward_of)
+    modules_of = staticmethod(describe.modules_of)
+    described_input = staticmethod(describe.described_input)
+    evaluating = staticmethod(describe.evaluating)
+    random_input = staticmethod(describe.random_input)
+    integers = staticmethod(describe.integers)
+    forward_of = staticmethod(describe.forward_of)
 
     def site_memory(self, module: nn.Module) -> None:
         return None
@@ -102,7 +102,7 @@ class TorchBackend(Immediate):
         # A parameter that two modules share has its taps once.
         found = {id(tap): tap for module in model.modules() for tap in taps.taps_on(module)}
         return [tap.label for tap in found.values()] + [
-            one.label for module in model.modules() for one in listenings(module)
+            one.label for module in model.modules() for one in subscriptions(module)
         ]
 
     def callee(self, module: nn.Module) -> Callable[..., Any]:
@@ -123,8 +123,14 @@ class TorchBackend(Immediate):
         # What a sparse gradient (nn.Embedding, sparse=True) does not store is zero, and counts as such.
         return grad if grad is None or grad.layout is torch.strided else grad.to_dense()
 
-    def lost(self, before: torch.Tensor, after: torch.Tensor, grad: torch.Tensor) -> torch.Tensor | None:
-        """The share of elements with a gradient that a step left as they were; None in full precision."""
+    def value_of(self, parameter: torch.Tensor) -> torch.Tensor:
+        return parameter
+
+    def update_of(self, parameter: torch.Tensor, before: torch.Tensor) -> torch.Tensor:
+        return values.detached(parameter) - before
+
+    def lost(self, parameter: torch.Tensor, before: torch.Tensor, grad: torch.Tensor) -> torch.Tensor | None:
+        after = values.detached(parameter)
         if after.dtype not in (torch.bfloat16, torch.float16):
             return None
         moved = grad != 0
@@ -155,4 +161,4 @@ class TorchBackend(Immediate):
         raise InvalidArgument(f"dtype={dtype!r} is no torch dtype; give torch.bfloat16 or 'bfloat16', say.")
 
 
-BACKEND = TorchBackend()
+BACKEND: Backend = TorchBackend()

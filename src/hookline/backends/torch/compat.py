@@ -29,7 +29,6 @@ from torch.utils._python_dispatch import (
 )
 from torch.utils.hooks import RemovableHandle
 
-from hookline.backends.changing import changing
 from hookline.backends.undoing import Undoing, stacked, tidied
 from hookline.errors import Unsupported
 
@@ -123,6 +122,19 @@ def always_called(module: torch.nn.Module) -> OrderedDict[int, bool]:
     return module._forward_hooks_always_called  # type: ignore[return-value]
 
 
+model_callers: dict[int, Callable[..., Any]] = {}
+"""Functions of hookline that call a model's own code, by the ids of their code."""
+
+
+def calls_the_model(fn: Fn) -> Fn:
+    """Marks a function of hookline: operators that it runs itself are a model's, and none of hookline's work.
+
+    So it is where the model's code is in C: the kernels of a backward, a forward that is a function of torch.
+    """
+    model_callers[id(fn.__code__)] = fn
+    return fn
+
+
 # Sees every operation below autograd. Documented, in a private module.
 DispatchMode: Any = TorchDispatchMode
 
@@ -148,103 +160,8 @@ all_operators: Callable[[], list[str]] = torch._C._dispatch_get_all_op_names
 without_dispatch: Callable[[], Any] = torch._C._DisableTorchDispatch
 
 
-class EngineRun:
-    """A run of autograd's engine: from which tensors, with which gradients, for which inputs (none: for all)."""
-
-    def __init__(self, roots: Any, seeds: Any, create_graph: bool, inputs: Any) -> None:
-        self.roots, self.seeds, self.create_graph, self.inputs = roots, seeds, create_graph, inputs
-        self.result: Any = None
-
-
-_around_backward: list[Callable[[], Any]] = []
-_observers: list[Callable[[EngineRun], Any]] = []
-_plain_engine = Variable._execution_engine
-
-
-class _Engine(type(_plain_engine)):  # type: ignore[misc]
-    """Torch's engine, which is one for the process, with something around each of its runs."""
-
-    def run_backward(
-        self, roots: Any, seeds: Any, keep: Any, create: Any, inputs: Any = (), *rest: Any, **options: Any
-    ) -> Any:
-        run = EngineRun(tuple(roots), tuple(seeds), bool(create), tuple(inputs))
-        _run_within(run, super().run_backward, roots, seeds, keep, create, inputs, *rest, **options)
-        return run.result
-
-
-@tidied
-def _run_within(undoing: Undoing, run: EngineRun, engine: Callable[..., Any], *args: Any, **options: Any) -> None:
-    for context in list(_around_backward):
-        undoing.enter_context(context())
-    for observer in list(_observers):
-        undoing.enter_context(observer(run))
-    run.result = engine(*args, **options)
-
-
-def around_backward(undoing: Undoing, context: Callable[[], Any]) -> None:
-    """Has every backward run within `context()`, in all threads.
-
-    What a backward computes belongs to the dispatch modes that are on when it starts; nothing that hooks
-    into its nodes comes early enough. A public hook on the start of a backward would replace this.
-    """
-    undoing.noted(_set_around, context, False)
-    _set_around(context, True)
-
-
-@changing
-def _set_around(context: Callable[[], Any], wanted: bool) -> None:
-    _around_backward[:] = [other for other in _around_backward if other != context] + [context] * wanted
-    _set_engine()
-
-
-class Observed:
-    """Alive as long as somebody wants backwards to be observed."""
-
-    __slots__ = ("__weakref__",)
-
-
-def _nobody() -> None:
-    return None
-
-
-_observed: Callable[[], Observed | None] = _nobody
-_are_observed: Callable[[], Observed | None] = _nobody  # the same, once the engine is in place
-
-
-def observe_backwards(observer: Callable[[EngineRun], Any]) -> Observed:
-    """As long as somebody has what is returned, every backward runs within `observer(run)`, in all threads.
-
-    The last one lets go of it wherever a graph dies, and what is done there can be cut short without a word. So
-    it is done twice, by lines of the standard library.
-    """
-    return _are_observed() or _observe_backwards(observer)
-
-
-@changing
-def _observe_backwards(observer: Callable[[EngineRun], Any]) -> Observed:
-    global _observed, _are_observed
-    wanted = _observed()
-    if wanted is None:
-        wanted = Observed()
-        for _ in range(2):
-            weakref.finalize(wanted, _set_engine).atexit = False
-        _observed = weakref.ref(wanted)
-    _observers[:] = [observer]
-    _set_engine()
-    _are_observed = weakref.ref(wanted)
-    return wanted
-
-
-@changing
-def _set_engine() -> None:
-    own = type(Variable._execution_engine) is _Engine
-    if _observed() is None:
-        _observers.clear()
-    if _around_backward or _observers:
-        if Variable._execution_engine is _plain_engine:
-            Variable._execution_engine = _Engine()
-    elif own:
-        Variable._execution_engine = _plain_engine
+# The engine that runs every backward, one for the process: whose it is and under which name (engine.py).
+ENGINE = Variable, "_execution_engine"
 
 
 def in_parts(mode: Any, func: Any, args: Any, kwargs: Any) -> Any:
@@ -262,6 +179,7 @@ def in_parts(mode: Any, func: Any, args: Any, kwargs: Any) -> Any:
 
 
 @tidied
+@calls_the_model
 def _run_in(undoing: Undoing, mode: Any, run: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     undoing.enter_context(mode)
     return run(*args, **kwargs)
@@ -890,20 +808,18 @@ def weights_are_frozen() -> bool:
     return config is not None and bool(config.freezing)
 
 
-def compiler_of(module: torch.nn.Module) -> str:
-    """The backend of torch.compile by which a module is compiled, by name; that of its class if it has none."""
-    backend = _backend(module)
-    return str(getattr(backend, "compiler_name", None) or getattr(backend, "__name__", type(backend).__name__))
+IN_PLACE = "_compiled_call_impl"
+"""The attribute in which `module.compile()` puts a compiled call. torch.compile(module) has it as its forward."""
 
 
-def has_pass_of_its_own(module: torch.nn.Module) -> bool:
-    """Whether a module was compiled with options that put another pass in the place of `inductor_pass`."""
-    return "post_grad_custom_post_pass" in getattr(_backend(module), "config", ())
+def call_as_written(module: torch.nn.Module, attribute: str) -> Callable[..., Any]:
+    """What runs a compiled module's own code; `attribute` is where its compiled call is."""
+    run: Callable[..., Any] = module._call_impl if attribute == IN_PLACE else uncompiled(module).__call__
+    return run
 
 
-def _backend(module: torch.nn.Module) -> Any:
-    stood_in_for = _compiled_calls.get(module)
-    call: Any = module._compiled_call_impl if stood_in_for is None else stood_in_for.compiled
+def compiler_behind(module: torch.nn.Module, call: Any) -> Any:
+    """The backend of torch.compile that made the compiled call of a module."""
     call = getattr(module, "dynamo_ctx", None) or call
     if not hasattr(call, "callback"):
         call = dict(zip(call.__code__.co_freevars, call.__closure__, strict=True))["self"].cell_contents
@@ -911,66 +827,3 @@ def _backend(module: torch.nn.Module) -> Any:
     while (inner := getattr(backend, "_torchdynamo_orig_backend", None)) is not None:
         backend = inner
     return backend
-
-
-class _CompiledCall:
-    """A module's compiled call, and what stands in for it: in any order, from any thread."""
-
-    def __init__(self, module: torch.nn.Module) -> None:
-        self._name = "_compiled_call_impl" if module._compiled_call_impl is not None else "forward"
-        self.compiled = getattr(module, self._name)
-        self.contexts: list[Callable[[], Any]] = []
-        self.as_written: list[object] = []
-
-    def change(self, module: torch.nn.Module) -> None:
-        """Puts in place what is wanted now: the compiled call itself if nothing is."""
-        if not self.contexts and not self.as_written:
-            object.__setattr__(module, self._name, self.compiled)
-            _compiled_calls.pop(module, None)
-            return
-        run = self.compiled
-        if self.as_written:
-            wrapped: Any = module
-            run = module._call_impl if self._name == "_compiled_call_impl" else wrapped._orig_mod.__call__
-        for context in self.contexts:
-            run = _within(context, run)
-        object.__setattr__(module, self._name, run)
-
-
-_compiled_calls: weakref.WeakKeyDictionary[torch.nn.Module, _CompiledCall] = weakref.WeakKeyDictionary()
-
-
-def _within(context: Callable[[], Any], run: Callable[..., Any]) -> Callable[..., Any]:
-    def call(*args: Any, **kwargs: Any) -> Any:
-        with context():
-            return run(*args, **kwargs)
-
-    return call
-
-
-def around_compiled(undoing: Undoing, module: torch.nn.Module, context: Callable[[], Any]) -> None:
-    """Has calls of a compiled module run within `context()`."""
-    _stand_in(undoing, module, "contexts", context)
-
-
-def run_as_written(undoing: Undoing, module: torch.nn.Module) -> None:
-    """Has a compiled module run its own code."""
-    _stand_in(undoing, module, "as_written", object())
-
-
-def _stand_in(undoing: Undoing, module: torch.nn.Module, kind: str, wish: Any) -> None:
-    undoing.noted(_set_stand_in, weakref.ref(module), kind, wish, False)
-    _set_stand_in(weakref.ref(module), kind, wish, True)
-
-
-@changing
-def _set_stand_in(held: weakref.ref[torch.nn.Module], kind: str, wish: Any, wanted: bool) -> None:
-    if (module := held()) is None:
-        return
-    call = _compiled_calls.get(module)
-    if call is None and wanted:
-        call = _compiled_calls[module] = _CompiledCall(module)
-    if call is not None:
-        others = [other for other in getattr(call, kind) if other != wish]
-        setattr(call, kind, [*others, wish] if wanted else others)
-        call.change(module)

@@ -7,18 +7,18 @@ from functools import partial
 from typing import Any
 
 from hookline.backends.protocol import GradSink, Joining, JointSink, Listening
-from hookline.backends.torch.backward import Backward
-from hookline.backends.torch.births import births
-from hookline.backends.torch.compat import EngineRun, observe_backwards
-from hookline.backends.torch.compiled.running import GraphPassage, current
-from hookline.backends.torch.leaves import live_leaves
-from hookline.backends.torch.marks import marked
-from hookline.backends.torch.passages import Passage
+from hookline.backends.torch.compiled.tickets import GraphPassage, current_ticket
+from hookline.backends.torch.engine import EngineRun, observe_backwards
+from hookline.backends.torch.grads.backward import Backward
+from hookline.backends.torch.grads.births import births
+from hookline.backends.torch.grads.leaves import live_leaves
+from hookline.backends.torch.grads.marks import marked
+from hookline.backends.torch.grads.passages import Passage
 from hookline.backends.undoing import stacked
 
 
 def listener(on_input: GradSink, on_output: GradSink, memory: Any) -> Listening:
-    if current() is not None:
+    if current_ticket() is not None:
         return GraphPassage(on_input, None, on_output)
     passage = Passage()
     passage.on_input, passage.on_output = on_input, on_output
@@ -26,7 +26,7 @@ def listener(on_input: GradSink, on_output: GradSink, memory: Any) -> Listening:
 
 
 def heard(output: Any, sink: GradSink, call: int, references: int) -> Any:
-    if (run := current()) is not None:
+    if (run := current_ticket()) is not None:
         run.sink = sink
         return output
     passage = Passage()
@@ -35,7 +35,7 @@ def heard(output: Any, sink: GradSink, call: int, references: int) -> Any:
 
 
 def joined_inputs(sink: JointSink, on_output: GradSink, memory: Any) -> Joining:
-    if current() is not None:
+    if current_ticket() is not None:
         return GraphPassage(None, sink, on_output)
     passage = Passage()
     passage.joint_in, passage.on_output = sink, on_output
@@ -43,7 +43,7 @@ def joined_inputs(sink: JointSink, on_output: GradSink, memory: Any) -> Joining:
 
 
 def joined(output: Any, sink: JointSink, call: int, references: int) -> Any:
-    if (run := current()) is not None:
+    if (run := current_ticket()) is not None:
         run.joint = sink
         return output
     passage = Passage()
@@ -63,7 +63,7 @@ def tapped(tensors: tuple[Any, ...], sink: JointSink) -> tuple[Any, ...]:
 
 def needs_gradient(tree: Any) -> bool:
     """Whether a tensor of this structure is part of a graph."""
-    if (run := current()) is None:
+    if (run := current_ticket()) is None:
         return bool(live_leaves(tree)[0])
     return any(run.live)
 

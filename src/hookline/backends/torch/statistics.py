@@ -17,7 +17,7 @@ from hookline import bins
 from hookline.backends.arrays import MAX_DIMS
 from hookline.backends.protocol import Address
 from hookline.backends.torch import compat
-from hookline.backends.torch.attribution import unseen
+from hookline.backends.torch.unseen import unseen
 from hookline.backends.torch.values import laid_bare
 from hookline.bins import HIGHEST, LOWEST, MANTISSA_BITS, SIDE
 from hookline.errors import Unsupported

@@ -17,10 +17,11 @@ from typing import Any
 from torch import nn
 
 from hookline.backends.changing import changing
-from hookline.backends.forwards import ReplacedForward, replaced
-from hookline.backends.points import Point
+from hookline.backends.hook_point import Point
 from hookline.backends.protocol import FunctionTap, Inert, Label, Rank, Tap, Wish
+from hookline.backends.replaced_forward import ReplacedForward, replaced
 from hookline.backends.tap import put_in_order
+from hookline.backends.torch.attached import Attached, attached
 from hookline.backends.torch.compat import (
     always_called,
     before_registering,
@@ -33,25 +34,14 @@ from hookline.backends.torch.compat import (
     was_compiled,
 )
 from hookline.backends.torch.compiled.classes import retarget
-from hookline.backends.torch.compiled.doors import need_version
+from hookline.backends.torch.compiled.constants import need_version
 from hookline.backends.torch.compiled.traced import call_of_inert, call_of_point, call_of_replaced, call_of_tap
 from hookline.backends.undoing import Undoing
 
-_attached: weakref.WeakSet[Attached] = weakref.WeakSet()
 _traceable: set[type] = set()
 traced_instead(Inert.__call__, call_of_inert)
 traced_instead(Point.__call__, call_of_point)
 traced_instead(ReplacedForward.__call__, call_of_replaced)
-
-
-class Attached:
-    """One attachment, held by its first tap: found as long as that is there. It keeps no module alive."""
-
-    def __init__(self, wishes: list[Wish]) -> None:
-        self._modules = [weakref.ref(module) for module in {id(m): m for m, _ in wishes}.values()]
-
-    def modules(self) -> list[nn.Module]:
-        return [module for held in self._modules if (module := held()) is not None]
 
 
 def replace_forward(undoing: Undoing, module: nn.Module, fn: Callable[..., Any], label: Label) -> None:
@@ -65,12 +55,6 @@ def replace_forward(undoing: Undoing, module: nn.Module, fn: Callable[..., Any],
     undoing.noted(retarget_it)
     replaced(undoing, "forward", module, fn, label)
     retarget_it()
-
-
-def tapped_modules() -> list[nn.Module]:
-    """Every module that has a tap now."""
-    found = {id(module): module for attached in list(_attached) for module in attached.modules()}
-    return list(found.values())
 
 
 def place(undoing: Undoing, wishes: list[Wish]) -> None:
@@ -100,7 +84,7 @@ class _Placed:
         before_registering(_make_room)
         if wishes:
             wishes[0].tap.attached = self._attached  # type: ignore[attr-defined]
-            _attached.add(self._attached)
+            attached.add(self._attached)
         for module, tap in wishes:
             hooks, flags = hook_dicts(module, after=tap.after)
             key = number if number not in hooks else fresh_hook_id()
@@ -132,8 +116,8 @@ class _Placed:
                 hooks.pop(key, None)
                 flags.pop(key, None)
                 always_called(module).pop(key, None)
-        _attached.discard(self._attached)
-        if not _attached:
+        attached.discard(self._attached)
+        if not attached:
             before_registering(None)
         if was_compiled():
             _retarget(self._attached.modules())

@@ -14,7 +14,6 @@ from typing import Any
 
 import torch
 
-from hookline.backends.torch.attribution import unseen
 from hookline.backends.torch.compat import (
     aside,
     graph_task,
@@ -27,6 +26,7 @@ from hookline.backends.torch.compat import (
     version,
     without_functional,
 )
+from hookline.backends.torch.unseen import unseen
 from hookline.errors import Unsupported
 from hookline.trees import leaves
 

@@ -8,7 +8,6 @@ graph; those that were compiled once are found again without compiling.
 
 from __future__ import annotations
 
-import copyreg
 import itertools
 import weakref
 from collections.abc import Hashable
@@ -18,8 +17,9 @@ from typing import Any
 from torch import nn
 
 from hookline.backends.changing import changing
-from hookline.backends.forwards import ReplacedForward
 from hookline.backends.protocol import Tap
+from hookline.backends.replaced_forward import ReplacedForward
+from hookline.backends.subclass import base_of, subclass
 from hookline.backends.torch.compat import hook_dicts
 
 NUMBER = "_hookline_number"
@@ -110,7 +110,7 @@ def retarget(module: nn.Module) -> None:
     own = type(module)
     if own.__name__ == "OptimizedModule":  # its hooks run outside of the graph that it wraps
         return
-    base = getattr(own, "_hookline_base", own) if NUMBER in vars(own) else own
+    base = base_of(own)
     replaced = _replaced_forward(module)
     if NUMBER in vars(own):
         left: Tapped = own._hookline_tapped  # type: ignore[attr-defined]
@@ -164,25 +164,5 @@ def _become(module: nn.Module, kind: type) -> None:
 def _made(module: nn.Module, base: type) -> type:
     state = Tapped(module)
     _tapped[state.number] = state
-    # Its name is its base's: nobody should have to know the difference.
-    members = {
-        "__module__": base.__module__,
-        "__qualname__": base.__qualname__,
-        "__doc__": base.__doc__,
-        "__reduce_ex__": _reduce_as_base,
-        "_hookline_base": base,
-        "_hookline_tapped": state,
-        NUMBER: state.number,
-    }
-    return type(base.__name__, (base,), members)
-
-
-def _reduce_as_base(self: Any, protocol: Any) -> Any:
-    # A copy, by pickle or deepcopy, is of the old class: it has no live tap.
-    kind = type(self)
-    base = kind._hookline_base
-    made = base.__reduce_ex__(self, protocol)
-    if isinstance(made, tuple) and made[0] is copyreg.__newobj__:  # type: ignore[attr-defined]
-        # pickle itself makes sure that this one gets the object's own class.
-        return (copyreg._reconstructor, (base, object, None), *made[2:])  # type: ignore[attr-defined]
+    made: type = subclass(base, {"_hookline_tapped": state, NUMBER: state.number})
     return made

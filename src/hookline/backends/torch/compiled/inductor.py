@@ -2,33 +2,17 @@
 
 from __future__ import annotations
 
-from torch import fx
-
-from hookline.backends.changing import changing
+from hookline.backends.patching import Shared
 from hookline.backends.torch import compat
+from hookline.backends.torch.compiled.inserting import insert
 from hookline.backends.undoing import Undoing
 
 _installed = Undoing()
-_users: list[object] = []
 
 
 def install(undoing: Undoing) -> None:
     """Has graphs that are compiled from now on looked at."""
-    user = object()
-    undoing.noted(_use, user, False)
-    _use(user, True)
+    _passes.use(undoing, object())
 
 
-@changing
-def _use(user: object, wanted: bool) -> None:
-    _users[:] = [other for other in _users if other is not user] + [user] * wanted
-    if not _users:
-        _installed.close()
-    elif wanted and len(_users) == 1:
-        compat.inductor_pass(_installed, _look)
-
-
-def _look(graph: fx.Graph) -> None:
-    from hookline.backends.torch.compiled.inserting import insert  # ophooks.py needs this file
-
-    insert(graph)
+_passes = Shared[object](lambda: compat.inductor_pass(_installed, insert), _installed.close)

@@ -19,9 +19,9 @@ from torch import fx
 
 from hookline.backends.operators import BACKWARD, FORWARD, Operator, Scope, Step
 from hookline.backends.torch import compat
-from hookline.backends.torch.attribution import is_library
 from hookline.backends.torch.compiled.classes import module_of
-from hookline.backends.torch.compiled.ophooks import Listened, listened_models, told
+from hookline.backends.torch.compiled.listened import Listened, listened_models, told
+from hookline.backends.torch.eager.attribution import is_library
 from hookline.trees import leaves
 
 LINE = re.compile(r'File "([^"]+)", line (\d+)')

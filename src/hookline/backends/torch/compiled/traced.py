@@ -1,7 +1,7 @@
 """Traced: what torch.compile sees where a tap is called.
 
 These functions are followed by torch.compile, never run: they say which doors the graph gets. They must stay
-within the Python that it understands; what needs more is in doors.py, marked as constant.
+within the Python that it understands; what needs more is in constants.py, marked as constant.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from hookline.backends.torch.compiled.classes import NUMBER
-from hookline.backends.torch.compiled.doors import (
+from hookline.backends.torch.compiled.constants import (
     ARGUMENTS,
     GRADIENTS,
     JOINT,

@@ -1,0 +1,256 @@
+"""Defaults: what a backend has unless it says otherwise.
+
+A new one derives from it and adds what only its framework can tell. Statistics and files go through numpy: `host`
+gives the array of a tensor, `from_host` a tensor of an array. What a framework has no way to do raises what its
+declaration says (`capabilities`).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Collection
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hookline.backends import arrays
+from hookline.backends.capabilities import Framework
+from hookline.backends.operators import Operator, OpListener
+from hookline.backends.protocol import Address, Label
+from hookline.backends.undoing import Undoing
+from hookline.backends.weights import PlainWeight
+from hookline.errors import InvalidArgument, RunError
+
+_versions = itertools.count()
+
+
+class Immediate:
+    """For `protocol.Compiling`, where a tap sees a value when it passes and a hook runs as it is written."""
+
+    not_called = "the model was not called in this block, or only by .forward(...), which passes all hooks by"
+
+    def hooked(self, hook: Callable[..., Any], label: Label) -> Callable[..., Any]:
+        return hook
+
+    def lasting(self, module: Any) -> Any:
+        return module
+
+    def settled(self) -> None:
+        return None
+
+
+class Defaults(Immediate):
+    """The parts of `protocol.Backend` that need nothing of a framework but these four."""
+
+    name: str
+    tensor: type
+    framework: Framework
+    forward_name = "forward"
+
+    def host(self, tensor: Any) -> NDArray[Any]:
+        """The values as a numpy array, in the tensor's own memory where that is possible."""
+        raise NotImplementedError
+
+    def from_host(self, array: NDArray[Any]) -> Any:
+        """A tensor with a copy of these values."""
+        raise NotImplementedError
+
+    def snapshot(self, tensor: Any, device: Any = None, dtype: Any = None) -> Any:
+        """A copy that no later operation can change, without history."""
+        raise NotImplementedError
+
+    def detached(self, tensor: Any) -> Any:
+        """The same values without history."""
+        raise NotImplementedError
+
+    def callee(self, module: Any) -> Callable[..., Any]:
+        fn: Callable[..., Any] = getattr(module, self.forward_name)
+        return fn
+
+    # Taps that few frameworks have a way for
+
+    def place_state_hook(
+        self, undoing: Undoing, module: Any, when: tuple[str, str], fn: Callable[..., Any], label: Label
+    ) -> None:
+        raise self.framework.unsupported("state_hooks")
+
+    def replace_forward(self, undoing: Undoing, module: Any, fn: Callable[..., Any], label: Label) -> None:
+        raise self.framework.unsupported("skip")
+
+    def read_weight(self, tensor: Any) -> Any:
+        """What a parameter holds, to be written back by `write_weight`; its elements are the tensor's."""
+        raise self.framework.unsupported("edit_weights")
+
+    def write_weight(self, tensor: Any, data: Any) -> None:
+        """Has a parameter hold `data`."""
+        raise self.framework.unsupported("edit_weights")
+
+    def held_weights(self, model: Any, tensors: dict[str, Any]) -> list[PlainWeight]:
+        once = {id(tensor): tensor for tensor in tensors.values()}
+        return [PlainWeight(tensor, self.read_weight, self.write_weight) for tensor in once.values()]
+
+    def hear_parameters(
+        self, undoing: Undoing, module: Any, sink: Callable[[str, Any], None], label: Label
+    ) -> None:
+        raise self.framework.unsupported("param_grads")
+
+    def parameters_of(self, model: Any) -> dict[str, Any]:
+        raise self.framework.unsupported("accumulated")
+
+    def hear_accumulated(self, undoing: Undoing, parameter: Any, fn: Callable[[Any], None], label: Label) -> None:
+        raise self.framework.unsupported("accumulated")
+
+    def hear_steps(
+        self, undoing: Undoing, model: Any, before: Callable[..., None], after: Callable[[set[int]], None]
+    ) -> None:
+        """No optimizer is heard: without steps told by hand, each call of the model is a step."""
+
+    def hook_operators(
+        self, undoing: Undoing, model: Any, places: dict[str, Any], listener: OpListener, label: Label
+    ) -> None:
+        raise self.framework.unsupported("ops")
+
+    def operator_names(self) -> tuple[Operator, ...]:
+        return ()
+
+    def unseen(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    # Values
+
+    def owned(self, value: Any, source: Any, device: Any, dtype: Any) -> Any:
+        return self.snapshot(value, device, dtype)
+
+    def gathered(self, tensor: Any) -> Any:
+        return tensor
+
+    def version(self, tensor: Any) -> int:
+        """Never the same twice: nobody counts writes, so a tensor seen again may hold other values."""
+        return next(_versions)
+
+    def shares_memory(self, tensor: Any, others: list[Any]) -> bool:
+        return True  # it can't be told, and a copy too many is harmless
+
+    def nbytes(self, tensor: Any) -> int:
+        return int(self.host(tensor).nbytes)
+
+    def unlike(self, new: Any, old: Any) -> str:
+        if tuple(new.shape) != tuple(old.shape):
+            return f"shape {tuple(old.shape)} is wanted, {tuple(new.shape)} came"
+        return "" if new.dtype == old.dtype else f"{old.dtype} is wanted, {new.dtype} came"
+
+    def device(self, device: Any) -> None:
+        if device is not None:
+            raise InvalidArgument(f"device={device!r}: on {self.name}, recorded values stay on their own device.")
+
+    # Statistics, through numpy
+
+    def address(self, tensor: Any, strided: bool = False) -> Address | None:
+        return arrays.address(tensor, strided)
+
+    def has_fractions(self, tensor: Any) -> bool:
+        return self.host(tensor).dtype.kind not in "biu"
+
+    def reducible(self, tensor: Any) -> Any:
+        return arrays.reducible(tensor if isinstance(tensor, np.ndarray) else self.host(self.detached(tensor)))
+
+    def reduced_on_device(self, tensor: Any, histogram: bool, dim: int | None = None) -> Any:
+        return arrays.words(tensor, histogram, dim)
+
+    def scalars(self, functions: list[Callable[..., Any]], tensor: Any) -> Any:
+        """The results of `function(array, numpy)`."""
+        return np.array([float(function(tensor, np)) for function in functions]).view(np.int64)
+
+    def fetched(self, tensors: list[Any]) -> list[Any]:
+        return [self.host(tensor).reshape(-1) for tensor in tensors]
+
+    # No forward is repeated
+
+    def backward_number(self) -> int:
+        return -1
+
+    def in_recompute(self, called: bool = False) -> bool:
+        return False
+
+    def calls_under_way(self, module: Any) -> int:
+        return 0
+
+    def sequence_number(self) -> int:
+        return 0
+
+    def recomputed(self, calls: list[Any]) -> Any:
+        return None
+
+    # Training
+
+    def gradient(self, parameter: Any) -> Any:
+        return None
+
+    def value_of(self, parameter: Any) -> Any:
+        return parameter
+
+    def update_of(self, parameter: Any, before: Any) -> Any:
+        return self.detached(parameter) - before
+
+    def lost(self, parameter: Any, before: Any, grad: Any) -> float | None:
+        after = self.detached(parameter)
+        old, new = self.host(before), self.host(after)
+        if self.nbytes(after) > 2 * new.size:
+            return None
+        moved = self.host(grad) != 0
+        return float((moved & (old == new)).sum() / max(int(moved.sum()), 1))
+
+    def rank(self) -> int:
+        return 0
+
+    # The audit
+
+    def why_silent(self, modules: dict[str, Any], name: str, silent: Collection[str] = ()) -> str | None:
+        return None
+
+    def remarks(self, modules: dict[str, Any]) -> dict[str, str]:
+        return {}
+
+    def why_no_numbers(self, value: Any) -> str | None:
+        return None
+
+    # Files
+
+    def write_safetensors(self, path: Path, tensors: dict[str, Any], metadata: dict[str, str]) -> None:
+        from safetensors import SafetensorError
+        from safetensors.numpy import save_file
+
+        plain: dict[str, NDArray[Any]] = {}
+        for key, tensor in tensors.items():
+            array: NDArray[Any] = np.array(self.host(tensor), order="C")
+            if array.dtype.kind == "c":
+                metadata = {**metadata, f"complex:{key}": array.dtype.name}
+                array = array.view(array.real.dtype).reshape(*array.shape, 2)
+            plain[key] = array
+        try:
+            save_file(plain, path, metadata)
+        except SafetensorError as error:
+            raise OSError(str(error)) from error
+        except (KeyError, ValueError) as error:
+            raise RunError(f"a value of this recording can't be saved as safetensors: {error}") from error
+
+    def read_safetensors(self, path: Path, keys: list[str] | None = None) -> dict[str, Any]:
+        from safetensors import SafetensorError, safe_open
+
+        try:
+            with safe_open(path, framework="numpy") as file:
+                metadata = file.metadata() or {}
+                found: dict[str, Any] = {"": metadata}
+                for key in file.keys() if keys is None else keys:
+                    array = file.get_tensor(key)
+                    if (kind := metadata.get(f"complex:{key}")) is not None:
+                        if kind not in ("complex64", "complex128"):
+                            raise ValueError(f"{kind!r} is no kind of complex numbers")
+                        array = np.ascontiguousarray(array).view(kind)[..., 0]
+                    found[key] = self.from_host(array)
+                return found
+        except SafetensorError as error:
+            raise ValueError(str(error)) from error
