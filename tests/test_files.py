@@ -14,7 +14,7 @@ from torch import nn
 
 import hookline
 from hookline import RecordingTooLarge, RunError, load_recording, record
-from hookline.hooks.budget import Budget
+from hookline.recording.budget import Budget
 from hookline.testing import untouched
 
 Point = namedtuple("Point", "x y")

@@ -13,8 +13,8 @@ from torch import nn
 
 import hookline
 from conftest import loss_of, same_bits
-from hookline.hooks import files
-from hookline.hooks.record import record
+from hookline.recording import files
+from hookline.recording.record import record
 from hookline.sinks.database import Reader
 
 Pair = namedtuple("Pair", "a b")

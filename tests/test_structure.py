@@ -12,13 +12,15 @@ import hookline
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "hookline"
-BASE = {"branches", "errors", "trees", "sites", "globs", "optional", "reporting", "version"}
+BASE = {"audit", "branches", "errors", "trees", "site", "globs", "guard", "optional", "reporting", "version"}
 MAY_USE = {
+    "audit": set(),
     "errors": set(),
     "branches": set(),
     "trees": {"branches"},
-    "sites": {"errors"},
+    "site": {"errors"},
     "globs": set(),
+    "guard": set(),
     "optional": {"errors"},
     "version": set(),
     "schedule": {"errors"},
@@ -26,11 +28,13 @@ MAY_USE = {
     "lines": BASE | {"backends"},
     "sinks": BASE | {"lines"},
     "hooks": BASE | {"backends", "sinks"},
-    "runs": BASE | {"hooks", "sinks"},
+    "recording": BASE | {"backends", "hooks", "sinks"},
+    "runs": BASE | {"recording", "sinks"},
     "plots": BASE | {"lines"},
     "page": BASE | {"lines", "plots", "runs", "sinks"},
-    "watching": BASE | {"backends", "hooks", "lines", "plots", "runs", "schedule", "sinks"},
-    "integrations": BASE | {"backends", "hooks", "watching", "plots", "schedule", "sinks"},
+    "watching": BASE | {"backends", "hooks", "lines", "plots", "recording", "runs", "schedule", "sinks"},
+    "fastai": BASE | {"backends", "hooks", "plots", "schedule"},
+    "integrations": BASE | {"backends", "fastai", "hooks", "watching", "schedule", "sinks"},
     "summaries": BASE | {"backends", "hooks"},
     "testing": BASE | {"backends", "hooks"},
     "examples": {"optional"},  # a user's code, which knows nothing of hookline
@@ -38,7 +42,7 @@ MAY_USE = {
     "__main__": {"cli"},
 }
 WHERE_A_FRAMEWORK_IS_IMPORTED = {
-    "torch": ("backends/torch/", "testing/touched.py", "testing/zoo.py", "integrations/"),
+    "torch": ("backends/torch/", "testing/touched.py", "testing/zoo.py", "fastai/activations.py", "integrations/"),
     "mindspore": ("backends/mindspore/",),
     "mxnet": ("backends/mxnet/",),
     "jax": ("backends/nnx/",),

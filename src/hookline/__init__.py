@@ -28,41 +28,10 @@ _HOME = {
         "UntestedVersion",
         "WrongReplacement",
     ),
-    "hooks.backward": ("HookBackward",),
-    "hooks.edit": ("edit", "skip"),
-    "hooks.exporting": ("mark", "on_mark", "with_statistics"),
-    "hooks.handles": ("Handle",),
-    "hooks.operators": ("OpEvent", "register_op_hook"),
-    "hooks.parameters": ("register_post_accumulate_grad_hook",),
-    "hooks.record": ("record",),
-    "hooks.recording": ("Recording",),
-    "hooks.register": (
-        "installed",
-        "register_backward_hook",
-        "register_backward_pre_hook",
-        "register_forward_hook",
-        "register_forward_pre_hook",
-    ),
-    "hooks.saving": ("load_recording",),
-    "hooks.select": ("where",),
-    "hooks.state": (
-        "register_load_state_dict_post_hook",
-        "register_load_state_dict_pre_hook",
-        "register_state_dict_post_hook",
-        "register_state_dict_pre_hook",
-    ),
-    "hooks.stored": ("Hook", "Hooks", "hook_output", "hook_outputs"),
-    "page.reading": ("health",),
-    "page.report": ("report",),
-    "page.serve": ("Server", "serve"),
-    "runs.run": ("Run", "open_run"),
-    "sinks.store": ("RunStore",),
-    "integrations.activations": ("ActivationStats",),
-    "integrations.hookcallback": ("HookCallback",),
-    "sites": ("Site",),
-    "watching.block": ("Watch",),
-    "watching.watch": ("watch",),
-    "summaries.fastai": (
+    "fastai.activations": ("ActivationStats",),
+    "fastai.callback": ("HookCallback",),
+    "fastai.hooks": ("Hook", "Hooks", "hook_output", "hook_outputs"),
+    "fastai.summary": (
         "dummy_eval",
         "has_params",
         "layer_info",
@@ -71,6 +40,37 @@ _HOME = {
         "num_features_model",
         "total_params",
     ),
+    "hooks.backward": ("HookBackward",),
+    "hooks.edit": ("edit", "skip"),
+    "hooks.exporting": ("mark", "on_mark", "with_statistics"),
+    "hooks.handles": ("Handle",),
+    "hooks.ops": ("OpEvent", "register_op_hook"),
+    "hooks.parameters": ("register_post_accumulate_grad_hook",),
+    "hooks.register": (
+        "installed",
+        "register_backward_hook",
+        "register_backward_pre_hook",
+        "register_forward_hook",
+        "register_forward_pre_hook",
+    ),
+    "hooks.select": ("where",),
+    "hooks.state": (
+        "register_load_state_dict_post_hook",
+        "register_load_state_dict_pre_hook",
+        "register_state_dict_post_hook",
+        "register_state_dict_pre_hook",
+    ),
+    "page.reading": ("health",),
+    "page.report": ("report",),
+    "page.serve": ("Server", "serve"),
+    "recording.record": ("record",),
+    "recording.recording": ("Recording",),
+    "recording.saving": ("load_recording",),
+    "runs.run": ("Run", "open_run"),
+    "sinks.store": ("RunStore",),
+    "site": ("Site",),
+    "watching.block": ("Watch",),
+    "watching.watch": ("watch",),
     "summaries.source": ("source",),
     "summaries.summary": ("Summary", "summary"),
     "summaries.trace": ("Trace", "trace"),
@@ -115,6 +115,19 @@ if TYPE_CHECKING:
     from hookline.errors import Unsupported as Unsupported
     from hookline.errors import UntestedVersion as UntestedVersion
     from hookline.errors import WrongReplacement as WrongReplacement
+    from hookline.fastai.activations import ActivationStats as ActivationStats
+    from hookline.fastai.callback import HookCallback as HookCallback
+    from hookline.fastai.hooks import Hook as Hook
+    from hookline.fastai.hooks import Hooks as Hooks
+    from hookline.fastai.hooks import hook_output as hook_output
+    from hookline.fastai.hooks import hook_outputs as hook_outputs
+    from hookline.fastai.summary import dummy_eval as dummy_eval
+    from hookline.fastai.summary import has_params as has_params
+    from hookline.fastai.summary import layer_info as layer_info
+    from hookline.fastai.summary import model_sizes as model_sizes
+    from hookline.fastai.summary import module_summary as module_summary
+    from hookline.fastai.summary import num_features_model as num_features_model
+    from hookline.fastai.summary import total_params as total_params
     from hookline.hooks.backward import HookBackward as HookBackward
     from hookline.hooks.edit import edit as edit
     from hookline.hooks.edit import skip as skip
@@ -122,43 +135,30 @@ if TYPE_CHECKING:
     from hookline.hooks.exporting import on_mark as on_mark
     from hookline.hooks.exporting import with_statistics as with_statistics
     from hookline.hooks.handles import Handle as Handle
-    from hookline.hooks.operators import OpEvent as OpEvent
-    from hookline.hooks.operators import register_op_hook as register_op_hook
+    from hookline.hooks.ops import OpEvent as OpEvent
+    from hookline.hooks.ops import register_op_hook as register_op_hook
     from hookline.hooks.parameters import register_post_accumulate_grad_hook as register_post_accumulate_grad_hook
-    from hookline.hooks.record import record as record
-    from hookline.hooks.recording import Recording as Recording
     from hookline.hooks.register import installed as installed
     from hookline.hooks.register import register_backward_hook as register_backward_hook
     from hookline.hooks.register import register_backward_pre_hook as register_backward_pre_hook
     from hookline.hooks.register import register_forward_hook as register_forward_hook
     from hookline.hooks.register import register_forward_pre_hook as register_forward_pre_hook
-    from hookline.hooks.saving import load_recording as load_recording
     from hookline.hooks.select import where as where
     from hookline.hooks.state import register_load_state_dict_post_hook as register_load_state_dict_post_hook
     from hookline.hooks.state import register_load_state_dict_pre_hook as register_load_state_dict_pre_hook
     from hookline.hooks.state import register_state_dict_post_hook as register_state_dict_post_hook
     from hookline.hooks.state import register_state_dict_pre_hook as register_state_dict_pre_hook
-    from hookline.hooks.stored import Hook as Hook
-    from hookline.hooks.stored import Hooks as Hooks
-    from hookline.hooks.stored import hook_output as hook_output
-    from hookline.hooks.stored import hook_outputs as hook_outputs
-    from hookline.integrations.activations import ActivationStats as ActivationStats
-    from hookline.integrations.hookcallback import HookCallback as HookCallback
     from hookline.page.reading import health as health
     from hookline.page.report import report as report
     from hookline.page.serve import Server as Server
     from hookline.page.serve import serve as serve
+    from hookline.recording.record import record as record
+    from hookline.recording.recording import Recording as Recording
+    from hookline.recording.saving import load_recording as load_recording
     from hookline.runs.run import Run as Run
     from hookline.runs.run import open_run as open_run
     from hookline.sinks.store import RunStore as RunStore
-    from hookline.sites import Site as Site
-    from hookline.summaries.fastai import dummy_eval as dummy_eval
-    from hookline.summaries.fastai import has_params as has_params
-    from hookline.summaries.fastai import layer_info as layer_info
-    from hookline.summaries.fastai import model_sizes as model_sizes
-    from hookline.summaries.fastai import module_summary as module_summary
-    from hookline.summaries.fastai import num_features_model as num_features_model
-    from hookline.summaries.fastai import total_params as total_params
+    from hookline.site import Site as Site
     from hookline.summaries.source import source as source
     from hookline.summaries.summary import Summary as Summary
     from hookline.summaries.summary import summary as summary

@@ -7,7 +7,7 @@ from typing import Any
 from hookline.errors import InvalidArgument, NoSuchSite, near
 from hookline.globs import matcher
 from hookline.optional import need
-from hookline.sites import label_of
+from hookline.site import label_of
 
 Row = dict[str, Any]
 FEW = 10

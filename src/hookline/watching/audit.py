@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from hookline.audit import Audit, AuditEntry, times
 from hookline.backends.protocol import Backend
-from hookline.hooks.audit import Audit, AuditEntry, times
 from hookline.hooks.reasons import joined, no_gradient, told, why_silent
 from hookline.hooks.select import Tree
 from hookline.watching.operators import WatchedOps

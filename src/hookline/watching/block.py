@@ -11,16 +11,16 @@ from threading import get_ident
 from types import TracebackType
 from typing import Any
 
+from hookline.audit import Audit
 from hookline.backends.protocol import COUNTING, Backend, FunctionTap, Label, Rank, Wish
 from hookline.backends.undoing import Undoing
 from hookline.errors import InvalidArgument
-from hookline.hooks.audit import Audit
 from hookline.hooks.entering import Enterable
-from hookline.hooks.keeping import facts_of
-from hookline.hooks.operators import Chosen
+from hookline.hooks.ops import Chosen
 from hookline.hooks.placing import callers_line
 from hookline.hooks.select import Place, Tree
 from hookline.hooks.session import Session, opened
+from hookline.recording.keeping import facts_of
 from hookline.reporting import report
 from hookline.schedule import Schedule
 from hookline.sinks.frames import Row

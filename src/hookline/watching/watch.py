@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hookline.backends import resolve
-from hookline.hooks.operators import Chosen, Ops
+from hookline.hooks.ops import Chosen, Ops
 from hookline.hooks.select import Tree, select
 from hookline.lines.registry import find
 from hookline.schedule import Schedule, as_schedule

@@ -18,10 +18,10 @@ from typing import Any
 from hookline.backends import named
 from hookline.branches import Branch, inside
 from hookline.errors import RunError, printable
-from hookline.hooks.budget import Cell
-from hookline.hooks.calls import MISSING, Call, SiteRecord, loaded
-from hookline.hooks.files import UNREADABLE, reader_of, write_tensors
-from hookline.hooks.recording import Recording
+from hookline.recording.budget import Cell
+from hookline.recording.calls import MISSING, Call, SiteRecord, loaded
+from hookline.recording.files import UNREADABLE, reader_of, write_tensors
+from hookline.recording.recording import Recording
 from hookline.trees import Slot
 
 VERSION = 1

@@ -2,90 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from hookline.backends.protocol import Backend
-from hookline.errors import NotRecorded, RecordingTooLarge, Unsupported
-from hookline.hooks.budget import Budget, Cell
-from hookline.reporting import report
+from hookline.errors import NotRecorded, Unsupported
+from hookline.recording.budget import Cell
+from hookline.recording.store import Store
+from hookline.site import Recorded
 from hookline.trees import ONE, filled, leaves, map_leaves
 
 MISSING = object()
 ONE_ARGUMENT: tuple[Any, dict[str, Any]] = ((ONE,), {})
 
 
-class Store:
-    """Turns live tensors into stored ones, as the recording was asked to."""
-
-    def __init__(
-        self,
-        backend: Backend,
-        *,
-        device: Any,
-        dtype: Any,
-        keep: Callable[[Any], Any] | None,
-        budget: Budget | None,
-    ) -> None:
-        self.open = True
-        self.backward_ran = False
-        self.not_kept: dict[str, str] = {}  # by site: what went wrong there
-        self.budget = budget
-        self.recording: Callable[[], Any] | None = None  # weak: the recording holds its store
-        self._keep = keep
-        self._device, self._dtype = device, dtype
-        self._backend = backend
-        self._tensor = backend.tensor
-        self._snapshot = backend.snapshot
-        self.backward_number = backend.backward_number
-        plain = device is None and dtype is None and keep is None and budget is None
-        self.copy: Callable[[Any], Any] | None = backend.snapshot if plain else None
-
-    def tensor(self, tensor: Any, site: str) -> Any:
-        """The stored form of one live tensor."""
-        if self.copy is not None:
-            return self.copy(tensor)
-        if self._keep is None:
-            value = self._snapshot(tensor, self._device, self._dtype)
-        else:
-            value = self._kept(tensor, site)
-        return value if self.budget is None else self._admitted(self.budget, value, site)
-
-    def tree(self, tree: Any, site: str) -> Any:
-        """The stored form of a structure, in its own type."""
-        if type(tree) is self._tensor:
-            return self.tensor(tree, site)
-        return map_leaves(lambda leaf: self.tensor(leaf, site), tree, self._tensor, or_plain=True)
-
-    def _admitted(self, budget: Budget, value: Any, site: str) -> Any:
-        try:
-            return map_leaves(
-                lambda leaf: budget.admit(leaf, self._backend.nbytes(leaf), site), value, self._tensor
-            )
-        except RecordingTooLarge as error:
-            error.recording = self.recording and self.recording()
-            raise
-
-    def _kept(self, tensor: Any, site: str) -> Any:
-        """What `keep` makes of a tensor; None where it raises, which is told once and must not end a training."""
-        source = self._backend.detached(tensor)
-        try:
-            with self._backend.unseen():
-                value = self._keep(source)  # type: ignore[misc]
-            return map_leaves(
-                lambda leaf: self._backend.owned(leaf, source, self._device, self._dtype), value, self._tensor
-            )
-        except Exception as error:
-            first = not self.not_kept
-            self.not_kept[site] = (
-                f"its keep function raised {type(error).__name__}, and None is in the value's place"
-            )
-            if first:
-                report(f"record, at {site!r}: keep", self._keep, error, "None is kept wherever it does")
-            return None
-
-
-class Call:
+class Call(Recorded):
     """One call of a site: what went in, what came out, and their gradients."""
 
     # Defaults of the class, not set in __init__: a call is made on every event, and most have few of these.
@@ -189,7 +119,7 @@ class Call:
         return f"<call of {self.site!r}, {self.order} in order of execution>"
 
 
-class SiteRecord:
+class SiteRecord(Recorded):
     """What was recorded of one site; its own values are those of the last call."""
 
     op = ""

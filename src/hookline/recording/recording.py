@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from hookline.audit import Audit, AuditEntry
 from hookline.errors import NoSuchSite
-from hookline.hooks.audit import Audit, AuditEntry
-from hookline.hooks.calls import SiteRecord
+from hookline.recording.calls import SiteRecord
 
 
 class Recording:
@@ -57,7 +57,7 @@ class Recording:
 
     def save(self, path: str | Path) -> Path:
         """Writes the recording to one safetensors file; `load_recording` reads it back."""
-        from hookline.hooks.saving import save_recording
+        from hookline.recording.saving import save_recording
 
         return save_recording(self, Path(path))
 

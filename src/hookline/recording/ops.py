@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 from hookline.backends.operators import FORWARD, Operator, Step
 from hookline.backends.protocol import Label
 from hookline.backends.undoing import Undoing
-from hookline.hooks.calls import Call, SiteRecord
-from hookline.hooks.operators import Chosen, means
+from hookline.hooks.ops import Chosen, means
+from hookline.recording.calls import Call, SiteRecord
 
 if TYPE_CHECKING:
-    from hookline.hooks.record import Recorder
+    from hookline.recording.recorder import Recorder
 
 
 class RecordedOps:

@@ -1,97 +1,38 @@
-"""record: keeps what crosses the sites of a model while a `with` block runs.
+"""Recorder: the block of a `record`, with a tap for each site.
 
-Upstream: select (where), a backend (taps, copies, gradients). Downstream: Recording.
+Upstream: record. A backend gives taps and gradients, a Store copies. Downstream: Recording.
 """
 
 from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Callable
 from operator import attrgetter
-from pathlib import Path
 from sys import getrefcount
 from types import TracebackType
 from typing import Any
 
-from hookline.backends import resolve
 from hookline.backends.protocol import Backend, FunctionTap, Label, Needs, Rank, Tap, Wish
 from hookline.backends.tap import GONE
 from hookline.backends.undoing import Undoing
 from hookline.errors import InvalidArgument
-from hookline.hooks.budget import Budget, parse_bytes
-from hookline.hooks.calls import ONE_ARGUMENT, Call, SiteRecord, Store
 from hookline.hooks.entering import Enterable
-from hookline.hooks.keeping import Keeping, facts_of
-from hookline.hooks.operators import Chosen, Ops
+from hookline.hooks.ops import Chosen
 from hookline.hooks.pending import Pending, call_number
-from hookline.hooks.placing import callers_line, needs_callable
-from hookline.hooks.reasons import explain
-from hookline.hooks.recorded_ops import RecordedOps
-from hookline.hooks.recording import Recording
-from hookline.hooks.select import Place, Tree, select
+from hookline.hooks.placing import callers_line
+from hookline.hooks.select import Place, Tree
 from hookline.hooks.session import Session, opened
+from hookline.recording.calls import ONE_ARGUMENT, Call, SiteRecord
+from hookline.recording.explain import explain
+from hookline.recording.keeping import Keeping, facts_of
+from hookline.recording.ops import RecordedOps
+from hookline.recording.recording import Recording
+from hookline.recording.store import Store
 from hookline.trees import ONE, slotted
 
 
 class StopForward(BaseException):
     """Ends a forward early. Not an Exception: a model's own `except Exception` must not catch it."""
-
-
-def record(
-    model: Any,
-    where: Any = "**",
-    *,
-    inputs: bool = False,
-    grads: bool = False,
-    ops: Ops = False,
-    device: Any = None,
-    dtype: Any = None,
-    keep: Callable[[Any], Any] | None = None,
-    stop: bool = False,
-    limit: int | str | None = None,
-    spill: str | Path | None = None,
-    to: Any = None,
-) -> Recorder:
-    """A context manager that gives a Recording of the sites that `where` selects.
-
-    `inputs` keeps arguments, `grads` the gradients of inputs, outputs and parameters. `ops` also records the
-    operators that run in these modules, all or those of a glob ("aten.*norm*"), as sites such as
-    `layer1.0.conv1/convolution`; with `grads` those of a backward as well. `keep(tensor)`
-    reduces or slices each tensor before it is stored; `device` and `dtype` move and cast it. `stop`
-    ends the forward, and with it the block, once every site has fired. Beyond `limit` bytes the
-    recording goes on in files in the folder `spill`, or ends in RecordingTooLarge. `to` keeps it in a
-    run as well, from which `open_run(...).recordings` reads it: a folder, a RunStore or a Watch.
-
-    >>> import torch
-    >>> model = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.ReLU())
-    >>> with record(model) as rec:
-    ...     _ = model(torch.ones(4, 3))
-    >>> rec.names, rec["0"].output.shape
-    (['0', '1', ''], torch.Size([4, 2]))
-    """
-    if keep is not None:
-        needs_callable("record", "keep", keep, 1)
-    if stop and grads:
-        raise InvalidArgument(
-            "record(stop=True, grads=True) can't be: a forward that is stopped has no backward. "
-            "Leave one of them out."
-        )
-    if spill is not None and limit is None:
-        raise InvalidArgument("record(spill=...) needs limit=...: the size at which spilling begins.")
-    backend = resolve(model)
-    for feature, wanted in {"record": True, "grads": grads, "stop": stop, "save": spill is not None}.items():
-        if wanted:
-            backend.framework.need(feature)
-    tree = Tree(backend.named_modules(model))
-    places = select(tree, where)
-    budget = None if limit is None else Budget(parse_bytes(limit), spill, backend.name)
-    store = Store(backend, device=backend.device(device), dtype=backend.dtype(dtype), keep=keep, budget=budget)
-    keeping = None if to is None else Keeping(to)
-    recorder = Recorder(backend, tree, places, store, keeping, inputs=inputs, grads=grads, stop=stop)
-    if ops is not False:
-        recorder.record_ops(model, Chosen(backend, ops))
-    return recorder.made_by("hookline.record")
 
 
 class Recorder(Enterable, Undoing):
