@@ -43,7 +43,7 @@ class RecordedOps:
     def is_mine(self) -> bool:
         """Whether operators that run in the current context are this recording's."""
         recorder = self._recorder
-        return recorder is not None and recorder.belongs_here()
+        return recorder is not None and recorder.session.sees_this_context(while_leaving=True)
 
     def explain(self) -> None:
         """Has the audit tell of each pattern by which no operator ran; the recording is over then."""

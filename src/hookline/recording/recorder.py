@@ -8,20 +8,18 @@ from __future__ import annotations
 import itertools
 import weakref
 from operator import attrgetter
-from sys import getrefcount
 from types import TracebackType
 from typing import Any
 
-from hookline.backends.protocol import Backend, FunctionTap, Label, Needs, Rank, Tap, Wish
-from hookline.backends.tap import GONE
+from hookline.backends.protocol import Backend, Label, Listening, Needs, Rank, Tap, Wish
 from hookline.backends.undoing import Undoing
 from hookline.errors import InvalidArgument
 from hookline.hooks.entering import Enterable
 from hookline.hooks.ops import Chosen
-from hookline.hooks.pending import Pending, call_number
 from hookline.hooks.placing import callers_line
 from hookline.hooks.select import Place, Tree
 from hookline.hooks.session import Session, opened
+from hookline.hooks.site_tap import SiteTap
 from hookline.recording.calls import ONE_ARGUMENT, Call, SiteRecord
 from hookline.recording.explain import explain
 from hookline.recording.keeping import Keeping, facts_of
@@ -55,17 +53,18 @@ class Recorder(Enterable, Undoing):
         self._tree: Tree | None = tree
         self._store = store
         self._keeping = keeping
-        self._session = Session()
+        self.session = Session()
         self._signal = StopForward()
         self.order = itertools.count()
-        self.number = self._session.number
+        self.number = self.session.number
         self.tensor = backend.tensor
         self.in_recompute, self.backward_number = backend.in_recompute, backend.backward_number
         self.inputs, self.grads = inputs, grads
         self.needs = Needs(inputs=inputs, replaces=False, grads=grads, stops=stop)
-        kind = _FullSiteRecorder if inputs or grads else _SiteRecorder
         self.rank = Rank.STOP if stop else Rank.OBSERVE
-        self.sites = [kind(self, place) for place in places]
+        self.sites: list[_SiteRecorder] = [
+            _FullRecorder(self, place) if inputs or grads else _OutputRecorder(self, place) for place in places
+        ]
         self.waiting = {site.record.name for site in self.sites} if stop else None
         self._entered = self._is_open = False
         self._ops: RecordedOps | None = None
@@ -106,8 +105,8 @@ class Recorder(Enterable, Undoing):
             self._ops.place(self, self._model, Label("record", "recording of operators", "", line))
         for site in self.sites if self.grads else ():
             self._hear_parameters(site, line)
-        self.noted(self._session.close)
-        self._session.open()
+        self.noted(self.session.close)
+        self.session.open()
         self._is_open = True
         self.entered()
 
@@ -137,11 +136,6 @@ class Recorder(Enterable, Undoing):
         """Has the operators that run in the sites recorded too."""
         self._model, self._ops = model, RecordedOps(self, chosen)
 
-    def belongs_here(self) -> bool:
-        """Whether the current context's events are this recording's."""
-        mine = opened()
-        return not mine or self.number in mine
-
     def end_if_last(self, name: str) -> None:
         """Ends the forward if every site that was asked for has fired."""
         assert self.waiting is not None
@@ -159,30 +153,51 @@ class Recorder(Enterable, Undoing):
         self._backend.hear_parameters(self, site.place.module, site.record.take_param_grad, label)
 
 
-class _SiteRecorder(Tap):
-    """Records the outputs of one site; a tap itself, since there is one for every module."""
+class _SiteRecorder:
+    """What is known of one site while it is recorded; a tap itself, since there is one for every module."""
 
-    kwargs = False
+    label: Label
+    rank: Rank
+    needs: Needs
     elsewhere = 0
-    under_way = 0
+    """How many calls belonged to other blocks."""
 
     def __init__(self, recorder: Recorder, place: Place) -> None:
+        super().__init__()
         self.recorder = recorder
         self.place = place
         self.store = store = recorder._store
-        self.needs = recorder.needs
         self.record = SiteRecord(place.name, place.aliases, store)
+        if recorder.rank is not Rank.OBSERVE:
+            self.rank = recorder.rank
+
+    @property
+    def under_way(self) -> int:
+        """How many calls were entered and never left, where that is known."""
+        return 0
 
     def forget_calls_under_way(self) -> None:
         """Lets go of calls that never came to their end."""
 
     def wishes(self) -> list[Wish]:
-        if self.recorder.rank is not Rank.OBSERVE:
-            self.rank = self.recorder.rank
+        raise NotImplementedError
+
+
+class _OutputRecorder(_SiteRecorder, Tap):
+    """Records the outputs of one site."""
+
+    kwargs = False
+
+    def __init__(self, recorder: Recorder, place: Place) -> None:
+        super().__init__(recorder, place)
+        self.needs = recorder.needs
+
+    def wishes(self) -> list[Wish]:
         return [Wish(self.place.module, self)]
 
     def __call__(self, module: Any, args: Any, output: Any) -> None:
         recorder = self.recorder
+        # What `Session.sees_this_context` does, written out: it would be a fourth frame beside three of a call.
         mine = opened()
         if mine and recorder.number not in mine:
             self.elsewhere += 1
@@ -202,77 +217,58 @@ class _SiteRecorder(Tap):
             recorder.end_if_last(record.name)
 
 
-class _FullSiteRecorder(_SiteRecorder):
-    """Records inputs and gradients as well, by a tap before the forward and one after it."""
+class _FullRecorder(SiteTap, _SiteRecorder):
+    """Records inputs and gradients as well."""
 
-    kwargs = True
+    while_leaving = True
 
     def __init__(self, recorder: Recorder, place: Place) -> None:
-        super().__init__(recorder, place)
-        self.pending = Pending()
+        SiteTap.__init__(self)
+        _SiteRecorder.__init__(self, recorder, place)
+        self.session = recorder.session
         self.memory = recorder._backend.site_memory(place.module)
         self.needs = recorder.needs._replace(inputs=False)
-
-    @property
-    def under_way(self) -> int:  # type: ignore[override]
-        """How many calls were entered and never left."""
-        return len(self.pending)
 
     def forget_calls_under_way(self) -> None:
         self.pending.drained()
 
     def wishes(self) -> list[Wish]:
-        before = FunctionTap(self.before, self.label, after=False, needs=self.recorder.needs)
-        return [Wish(self.place.module, before), *super().wishes()]
+        entrance = self.entrance(self.label, self.recorder.needs)
+        return [Wish(self.place.module, entrance), Wish(self.place.module, self)]
 
-    def before(self, module: Any, args: Any, kwargs: Any) -> Any:
+    def begin(self, module: Any, args: Any, kwargs: Any) -> tuple[Call | None, Listening | None] | None:
         recorder = self.recorder
-        if not recorder.belongs_here():
-            self.elsewhere += 1
-            return None
         backend = recorder._backend
-        call: Call | None
         if backend.in_recompute(self.record.has_calls):
             self.record.repeats += 1
             begun = sorted(self.record.calls, key=attrgetter("order"))  # a module that calls itself ends otherwise
-            call, earlier = None, backend.recomputed(begun) if recorder.grads else None
-            listener = earlier and backend.listener(earlier.take_input_grad, earlier.take_output_grad, None)
-        else:
-            call, listener = Call(self.record.name, next(recorder.order), self.store), None
-            if recorder.inputs:
-                call._input = self.store.tree(args, self.record.name)
-                call._kwargs = self.store.tree(kwargs, self.record.name)
-            if recorder.grads:
-                call.sequence = backend.sequence_number()
-                listener = backend.listener(call.take_input_grad, call.take_output_grad, self.memory)
-                listener.on_doubt = call.note_doubt
-                single = len(args) == 1 and not kwargs and type(args[0]) is recorder.tensor
-                call.expect_grads(ONE_ARGUMENT if single else slotted((args, kwargs), recorder.tensor)[0])
-        if call is None and listener is None:
-            return None
-        new_args, new_kwargs = listener.enter(args, kwargs) if listener is not None else (args, kwargs)
-        self.pending.put(new_kwargs, (call, listener))
-        return None if new_args is args and new_kwargs is kwargs else (new_args, new_kwargs)
+            earlier = backend.recomputed(begun) if recorder.grads else None
+            if earlier is None:
+                return None
+            return None, backend.listener(earlier.take_input_grad, earlier.take_output_grad, None)
+        call, listener = Call(self.record.name, next(recorder.order), self.store), None
+        if recorder.inputs:
+            call._input = self.store.tree(args, self.record.name)
+            call._kwargs = self.store.tree(kwargs, self.record.name)
+        if recorder.grads:
+            call.sequence = backend.sequence_number()
+            listener = backend.listener(call.take_input_grad, call.take_output_grad, self.memory)
+            listener.on_doubt = call.note_doubt
+            single = len(args) == 1 and not kwargs and type(args[0]) is recorder.tensor
+            call.expect_grads(ONE_ARGUMENT if single else slotted((args, kwargs), recorder.tensor)[0])
+        return call, listener
 
-    whole_calls_only = False  # it looks itself: a wrapper would count as somebody who has the output
-
-    def __call__(self, module: Any, args: Any, kwargs: Any, output: Any = GONE) -> Any:  # type: ignore[override]
-        references = getrefcount(output)
-        if output is GONE or (entry := self.pending.take(kwargs)) is None:
-            return None
-        call, listener = entry
-        new = output
-        if listener is not None:
-            new = listener.leave(output, call_number(self, module, args), references)
+    def end(self, call: Call | None, passage: Listening | None, output: Any, number: int, references: int) -> Any:
+        new = output if passage is None else passage.leave(output, number, references)
         if call is not None:
-            if listener is not None:
+            if passage is not None:
                 tensor = self.recorder.tensor
                 call._template_out = ONE if type(output) is tensor else slotted(output, tensor)[0]
-                self.record.remark = listener.remark or self.record.remark
+                self.record.remark = passage.remark or self.record.remark
             call._output = self.store.tree(output, self.record.name)
             if not self.record.calls:
                 self.recorder.recording.fire(self.record)
             self.record.calls.append(call)
             if self.recorder.waiting is not None:
                 self.recorder.end_if_last(self.record.name)
-        return None if new is output else new
+        return new

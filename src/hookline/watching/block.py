@@ -30,7 +30,7 @@ from hookline.watching.operators import WatchedOps
 from hookline.watching.progress import Progress
 from hookline.watching.steps import Gathered, Wanted
 from hookline.watching.table import Table
-from hookline.watching.taps import FullWatcher, OutputWatcher
+from hookline.watching.taps import FullWatcher, OutputWatcher, SiteWatcher
 from hookline.watching.weights import Weights, parameters_of
 
 
@@ -68,7 +68,7 @@ class Watch(Enterable, Undoing):
         named = params if callable(params) else partial(parameters_of, backend, places)
         self._weights = Weights(backend, named, self.gathered.add) if params else None
         self._taps: Undoing | None = None
-        self._watchers: list[OutputWatcher] = []
+        self._watchers: list[SiteWatcher] = []
         self._chosen = ops
         self._ops: WatchedOps | None = None
         self._line = ""
