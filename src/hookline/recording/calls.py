@@ -29,7 +29,7 @@ class Call(Recorded):
     _backward = -1
     sequence = 0
     repeated_in: Any = None
-    doubt: str | None = None
+    _doubt: str | None = None
     """What the audit has to say of its gradients."""
 
     def __init__(self, site: str, order: int, store: Store | None = None) -> None:
@@ -68,18 +68,18 @@ class Call(Recorded):
         """A dict along the keyword arguments, with None where there is no gradient."""
         return self._gradients(self._template_in and self._template_in[1], self._grads_in)
 
-    def expect_grads(self, template: Any) -> None:
+    def _expect_grads(self, template: Any) -> None:
         """Makes ready for gradients; `template` has a Slot at each tensor of (args, kwargs)."""
         self._template_in, self._grads_in, self._grads_out = template, {}, {}
 
-    def take_input_grad(self, numbers: Sequence[int], grad: Any) -> None:
+    def _take_input_grad(self, numbers: Sequence[int], grad: Any) -> None:
         self._take(self._grads_in, numbers, grad)
 
-    def take_output_grad(self, numbers: Sequence[int], grad: Any) -> None:
+    def _take_output_grad(self, numbers: Sequence[int], grad: Any) -> None:
         self._take(self._grads_out, numbers, grad)
 
-    def note_doubt(self, sentence: str) -> None:
-        self.doubt = sentence
+    def _note_doubt(self, sentence: str) -> None:
+        self._doubt = sentence
 
     def _forget_grads(self) -> None:
         for grads in (self._grads_in or {}, self._grads_out or {}):
@@ -128,14 +128,14 @@ class SiteRecord(Recorded):
     def __init__(self, name: str, aliases: tuple[str, ...], store: Store | None) -> None:
         self.name = name
         self.aliases = aliases
-        self.outputs: list[tuple[int, Any]] = []
-        self.store = store
+        self._outputs: list[tuple[int, Any]] = []
+        self._store = store
         self._calls: list[Call] = []
         self.why: str | None = None
-        self.remark: str | None = None  # what looking may have changed
-        self.repeats = 0  # forwards that repeated an earlier call
+        self._remark: str | None = None  # what looking may have changed
+        self._repeats = 0  # forwards that repeated an earlier call
         self._param_grads: dict[str, Any] | None = None
-        self.no_param_grads: Unsupported | None = None  # what reading them raises, where there can't be any
+        self._no_param_grads: Unsupported | None = None  # what reading them raises, where there can't be any
 
     @property
     def calls(self) -> list[Call]:
@@ -144,18 +144,18 @@ class SiteRecord(Recorded):
         Where only outputs are kept, events leave (order, output) pairs, of which calls are made here:
         an event is much more frequent than a reading.
         """
-        if self.outputs:
-            pairs, self.outputs = self.outputs, []
+        if self._outputs:
+            pairs, self._outputs = self._outputs, []
             for order, output in pairs:
-                call = Call(self.name, order, self.store)
+                call = Call(self.name, order, self._store)
                 call._output = output
                 self._calls.append(call)
         return self._calls
 
     @property
-    def has_calls(self) -> bool:
+    def _has_calls(self) -> bool:
         """Whether there is a call; it makes none of what events left."""
-        return bool(self.outputs or self._calls)
+        return bool(self._outputs or self._calls)
 
     @property
     def output(self) -> Any:
@@ -190,20 +190,20 @@ class SiteRecord(Recorded):
     @property
     def param_grads(self) -> dict[str, Any]:
         """The gradients of the module's own parameters, of the last backward, by parameter name."""
-        if self.no_param_grads is not None:
-            raise self.no_param_grads
+        if self._no_param_grads is not None:
+            raise self._no_param_grads
         if self._param_grads is None:
             raise NotRecorded(f"gradients were not recorded at {self.name!r}; pass grads=True.")
         return {name: loaded(grad) for name, grad in self._param_grads.items()}
 
-    def expect_param_grads(self) -> None:
+    def _expect_param_grads(self) -> None:
         """Makes ready for the gradients of parameters."""
         self._param_grads = {}
 
-    def take_param_grad(self, parameter: str, grad: Any) -> None:
-        if self.store is not None and self.store.open and self._param_grads is not None:
-            self.store.backward_ran = True
-            self._param_grads[parameter] = self.store.tensor(grad, self.name)
+    def _take_param_grad(self, parameter: str, grad: Any) -> None:
+        if self._store is not None and self._store.open and self._param_grads is not None:
+            self._store.backward_ran = True
+            self._param_grads[parameter] = self._store.tensor(grad, self.name)
 
     def _last(self) -> Call:
         if not self.calls:

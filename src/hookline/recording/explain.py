@@ -19,12 +19,12 @@ def explain(
     """Writes into each site of a finished recording what its audit has to say."""
     fired = recorder.recording.names
     last = fired[-1] if fired else ""
-    silent = {site.record.name for site in recorder.sites if not site.record.calls}
+    silent = {site.record.name for site in recorder._sites if not site.record.calls}
     not_kept = recorder._store.not_kept
-    for site in recorder.sites:
+    for site in recorder._sites:
         record = site.record
         if calls := record.calls:
-            without = [call for call in calls if not call._grads_out] if recorder.grads else []
+            without = [call for call in calls if not call._grads_out] if recorder._grads else []
             missing = no_gradient(len(without), len(calls), recorder._store.backward_ran) if without else None
             record.why = joined(missing, backend.why_no_numbers(calls[-1]._output))
         elif stopped:
@@ -37,9 +37,9 @@ def explain(
             record.why = f"its {site.elsewhere} calls came from threads or tasks with recordings of their own"
         else:
             record.why = why_silent(backend, tree, record.name, fired, silent)
-        repeats = f"its forward was repeated {times(record.repeats)} in a backward" if record.repeats else None
-        doubts = dict.fromkeys(call.doubt for call in record.calls)
-        record.why = joined(record.why, record.remark, *doubts, not_kept.get(record.name), repeats)
+        repeats = f"its forward was repeated {times(record._repeats)} in a backward" if record._repeats else None
+        doubts = dict.fromkeys(call._doubt for call in record.calls)
+        record.why = joined(record.why, record._remark, *doubts, not_kept.get(record.name), repeats)
     for name, remark in backend.remarks(tree.modules).items():
         site_record = recorder.recording._asked.get(name)
         if site_record is not None and site_record.calls:

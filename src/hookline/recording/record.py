@@ -72,5 +72,5 @@ def record(
     keeping = None if to is None else Keeping(to)
     recorder = Recorder(backend, tree, places, store, keeping, inputs=inputs, grads=grads, stop=stop)
     if ops is not False:
-        recorder.record_ops(model, Chosen(backend, ops))
+        recorder._record_ops(model, Chosen(backend, ops))
     return recorder.made_by("hookline.record")

@@ -91,7 +91,7 @@ def _recording(path: Path, *, in_memory: bool) -> Recording:
         sites = [_site_from_json(entry, tensors) for entry in header["sites"]]
         recording = Recording(sites, backend)
         for name in header["names"]:
-            recording.fire(recording[name])
+            recording._fire(recording[name])
     except UNREADABLE as error:
         raise RunError(f"{path} is not a recording of hookline, or is damaged: {printable(error)}") from error
     return recording
