@@ -8,12 +8,15 @@ its models is handed over.
 from __future__ import annotations
 
 import importlib
+import warnings
 from typing import TYPE_CHECKING, Any
 
 from hookline.version import __version__ as __version__
 
 _HOME = {
-    "backends.capabilities": ("capabilities",),
+    "audit": ("Audit", "AuditEntry"),
+    "backends.capabilities": ("Framework", "capabilities"),
+    "backends.tap": ("Label",),
     "errors": (
         "ForwardError",
         "HookError",
@@ -41,8 +44,7 @@ _HOME = {
         "total_params",
     ),
     "hooks.backward": ("HookBackward",),
-    "hooks.edit": ("edit", "skip"),
-    "hooks.exporting": ("mark", "on_mark", "with_statistics"),
+    "hooks.edit": ("Edits", "edit", "skip"),
     "hooks.handles": ("Handle",),
     "hooks.ops": ("OpEvent", "register_op_hook"),
     "hooks.parameters": ("register_post_accumulate_grad_hook",),
@@ -53,7 +55,8 @@ _HOME = {
         "register_forward_hook",
         "register_forward_pre_hook",
     ),
-    "hooks.select": ("where",),
+    "hooks.select": ("Where", "where"),
+    "hooks.sites": ("Sites", "sites"),
     "hooks.state": (
         "register_load_state_dict_post_hook",
         "register_load_state_dict_pre_hook",
@@ -62,20 +65,31 @@ _HOME = {
     ),
     "page.reading": ("health",),
     "page.report": ("report",),
-    "page.serve": ("Server", "serve"),
+    "page.serve": ("serve",),
+    "recording.calls": ("Call", "SiteRecord"),
     "recording.record": ("record",),
+    "recording.recorder": ("Recorder",),
     "recording.recording": ("Recording",),
     "recording.saving": ("load_recording",),
+    "runs.recordings": ("Recordings",),
     "runs.run": ("Run", "open_run"),
     "sinks.store": ("RunStore",),
     "site": ("Site",),
     "watching.block": ("Watch",),
     "watching.watch": ("watch",),
-    "summaries.source": ("source",),
+    "summaries.memory": ("TrainingMemory",),
+    "summaries.source": ("Source", "source"),
     "summaries.summary": ("Summary", "summary"),
     "summaries.trace": ("Trace", "trace"),
 }
-_FOLDERS = ("examples", "lines", "plots", "schedule", "sinks", "testing")
+_FOLDERS = ("examples", "exported", "lines", "plots", "schedule", "sinks", "testing")
+_OLD = {
+    "Server": ("page.serve", "what hookline.serve gives, without a public name"),
+    "mark": ("exported", "hookline.exported.mark"),
+    "on_mark": ("exported", "hookline.exported.on_mark"),
+    "with_statistics": ("exported", "hookline.exported.with_statistics"),
+}
+"""Names that work for one version more: where each is, and what it is called now."""
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 
 __all__ = ["__version__", *sorted(_MODULE_OF)]  # a list of names, written once above
@@ -84,6 +98,11 @@ __all__ = ["__version__", *sorted(_MODULE_OF)]  # a list of names, written once 
 def __getattr__(name: str) -> Any:
     if name in _FOLDERS:
         return importlib.import_module(f"hookline.{name}")
+    if name in _OLD:
+        module, new = _OLD[name]
+        message = f"hookline.{name} goes with the next version: it is {new} now."
+        warnings.warn(message, DeprecationWarning, stacklevel=2)
+        return getattr(importlib.import_module(f"hookline.{module}"), name)
     if name not in _MODULE_OF:
         raise AttributeError(f"hookline has no {name!r}; it has {', '.join(sorted(_MODULE_OF))}.")
     value = getattr(importlib.import_module(f"hookline.{_MODULE_OF[name]}"), name)
@@ -97,12 +116,17 @@ def __dir__() -> list[str]:
 
 if TYPE_CHECKING:
     from hookline import examples as examples
+    from hookline import exported as exported
     from hookline import lines as lines
     from hookline import plots as plots
     from hookline import schedule as schedule
     from hookline import sinks as sinks
     from hookline import testing as testing
+    from hookline.audit import Audit as Audit
+    from hookline.audit import AuditEntry as AuditEntry
+    from hookline.backends.capabilities import Framework as Framework
     from hookline.backends.capabilities import capabilities as capabilities
+    from hookline.backends.tap import Label as Label
     from hookline.errors import ForwardError as ForwardError
     from hookline.errors import HookError as HookError
     from hookline.errors import HooklineError as HooklineError
@@ -129,11 +153,9 @@ if TYPE_CHECKING:
     from hookline.fastai.summary import num_features_model as num_features_model
     from hookline.fastai.summary import total_params as total_params
     from hookline.hooks.backward import HookBackward as HookBackward
+    from hookline.hooks.edit import Edits as Edits
     from hookline.hooks.edit import edit as edit
     from hookline.hooks.edit import skip as skip
-    from hookline.hooks.exporting import mark as mark
-    from hookline.hooks.exporting import on_mark as on_mark
-    from hookline.hooks.exporting import with_statistics as with_statistics
     from hookline.hooks.handles import Handle as Handle
     from hookline.hooks.ops import OpEvent as OpEvent
     from hookline.hooks.ops import register_op_hook as register_op_hook
@@ -143,22 +165,30 @@ if TYPE_CHECKING:
     from hookline.hooks.register import register_backward_pre_hook as register_backward_pre_hook
     from hookline.hooks.register import register_forward_hook as register_forward_hook
     from hookline.hooks.register import register_forward_pre_hook as register_forward_pre_hook
+    from hookline.hooks.select import Where as Where
     from hookline.hooks.select import where as where
+    from hookline.hooks.sites import Sites as Sites
+    from hookline.hooks.sites import sites as sites
     from hookline.hooks.state import register_load_state_dict_post_hook as register_load_state_dict_post_hook
     from hookline.hooks.state import register_load_state_dict_pre_hook as register_load_state_dict_pre_hook
     from hookline.hooks.state import register_state_dict_post_hook as register_state_dict_post_hook
     from hookline.hooks.state import register_state_dict_pre_hook as register_state_dict_pre_hook
     from hookline.page.reading import health as health
     from hookline.page.report import report as report
-    from hookline.page.serve import Server as Server
     from hookline.page.serve import serve as serve
+    from hookline.recording.calls import Call as Call
+    from hookline.recording.calls import SiteRecord as SiteRecord
     from hookline.recording.record import record as record
+    from hookline.recording.recorder import Recorder as Recorder
     from hookline.recording.recording import Recording as Recording
     from hookline.recording.saving import load_recording as load_recording
+    from hookline.runs.recordings import Recordings as Recordings
     from hookline.runs.run import Run as Run
     from hookline.runs.run import open_run as open_run
     from hookline.sinks.store import RunStore as RunStore
     from hookline.site import Site as Site
+    from hookline.summaries.memory import TrainingMemory as TrainingMemory
+    from hookline.summaries.source import Source as Source
     from hookline.summaries.source import source as source
     from hookline.summaries.summary import Summary as Summary
     from hookline.summaries.summary import summary as summary

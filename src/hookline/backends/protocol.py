@@ -335,6 +335,19 @@ class Describing(Protocol):
         """What a call's arguments are handed to after all taps: they must fit its signature."""
 
 
+class Exporting(Protocol):
+    """Programs that are made of a model and run elsewhere."""
+
+    def place_marks(self, undoing: Undoing, places: dict[str, Any], label: Label) -> None:
+        """Marks the outputs of these modules, also in programs that are made meanwhile."""
+
+    def hear_marks(self, undoing: Undoing, listener: Callable[[str, Any], Any]) -> None:
+        """Has `listener(site, tensor)` called for every marked value that passes in this process."""
+
+    def with_statistics(self, model: Any, places: dict[str, Any]) -> Any:
+        """A model that returns (its output, {site: a vector of statistics})."""
+
+
 class Files(Protocol):
     """Tensors in safetensors files."""
 
@@ -357,6 +370,7 @@ class Backend(
     Training,
     Auditing,
     Describing,
+    Exporting,
     Files,
     Protocol,
 ):

@@ -14,6 +14,7 @@ from hookline.backends.protocol import Label
 from hookline.backends.torch import (
     compat,
     describing,
+    exporting,
     gradients,
     modules,
     operators,
@@ -88,6 +89,9 @@ class TorchBackend(Immediate):
     random_input = staticmethod(describing.random_input)
     integers = staticmethod(describing.integers)
     forward_of = staticmethod(describing.forward_of)
+    place_marks = staticmethod(exporting.place_marks)
+    hear_marks = staticmethod(exporting.listen)
+    with_statistics = staticmethod(exporting.WithStatistics)
 
     def site_memory(self, module: nn.Module) -> None:
         return None
