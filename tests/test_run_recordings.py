@@ -131,7 +131,7 @@ def test_a_store_that_is_handed_over_stays_open(tmp_path):
 
 def test_spilled_and_reduced_recordings_are_kept_whole(tmp_path):
     model = nn.Sequential(*[nn.Linear(64, 64) for _ in range(6)])
-    with record(model, to=tmp_path / "run", limit="20KB", spill=tmp_path / "spill", keep=lambda t: t[:2]) as rec:
+    with record(model, to=tmp_path / "run", limit="20KB", spill=tmp_path / "spill", reduce=lambda t: t[:2]) as rec:
         model(torch.randn(50, 64))
         model(torch.randn(50, 64))
     kept = hookline.open_run(tmp_path / "run").recordings[0]

@@ -12,7 +12,7 @@ from typing import Any
 from hookline.backends import resolve
 from hookline.errors import InvalidArgument
 from hookline.hooks.ops import Chosen, Ops
-from hookline.hooks.placing import needs_callable
+from hookline.hooks.placing import needs_callable, renamed
 from hookline.hooks.select import Tree, select
 from hookline.recording.budget import Budget, parse_bytes
 from hookline.recording.keeping import Keeping
@@ -29,21 +29,23 @@ def record(
     ops: Ops = False,
     device: Any = None,
     dtype: Any = None,
-    keep: Callable[[Any], Any] | None = None,
+    reduce: Callable[[Any], Any] | None = None,
     stop: bool = False,
     limit: int | str | None = None,
     spill: str | Path | None = None,
     to: Any = None,
+    keep: Callable[[Any], Any] | None = None,
 ) -> Recorder:
     """A context manager that gives a Recording of the sites that `where` selects.
 
     `inputs` keeps arguments, `grads` the gradients of inputs, outputs and parameters. `ops` also records the
     operators that run in these modules, all or those of a glob ("aten.*norm*"), as sites such as
-    `layer1.0.conv1/convolution`; with `grads` those of a backward as well. `keep(tensor)`
-    reduces or slices each tensor before it is stored; `device` and `dtype` move and cast it. `stop`
+    `layer1.0.conv1/convolution`; with `grads` those of a backward as well. `reduce(tensor)`
+    is what is stored of each tensor, a mean or a slice, say; `device` and `dtype` move and cast it. `stop`
     ends the forward, and with it the block, once every site has fired. Beyond `limit` bytes the
     recording goes on in files in the folder `spill`, or ends in RecordingTooLarge. `to` keeps it in a
-    run as well, from which `open_run(...).recordings` reads it: a folder, a RunStore or a Watch.
+    run as well, from which `open_run(...).recordings` reads it: a folder, a RunStore or a Watch. `keep` is the
+    old name of `reduce`.
 
     >>> import torch
     >>> model = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.ReLU())
@@ -53,7 +55,9 @@ def record(
     (['0', '1', ''], torch.Size([4, 2]))
     """
     if keep is not None:
-        needs_callable("record", "keep", keep, 1)
+        reduce = renamed("record", "keep", keep, "reduce", reduce is not None)
+    if reduce is not None:
+        needs_callable("record", "reduce", reduce, 1)
     if stop and grads:
         raise InvalidArgument(
             "record(stop=True, grads=True) can't be: a forward that is stopped has no backward. "
@@ -68,7 +72,7 @@ def record(
     tree = Tree(backend.named_modules(model))
     places = select(tree, where)
     budget = None if limit is None else Budget(parse_bytes(limit), spill, backend.name)
-    store = Store(backend, device=backend.device(device), dtype=backend.dtype(dtype), keep=keep, budget=budget)
+    store = Store(backend, device=backend.device(device), dtype=backend.dtype(dtype), reduce=reduce, budget=budget)
     keeping = None if to is None else Keeping(to)
     recorder = Recorder(backend, tree, places, store, keeping, inputs=inputs, grads=grads, stop=stop)
     if ops is not False:

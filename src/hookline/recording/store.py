@@ -21,7 +21,7 @@ class Store:
         *,
         device: Any,
         dtype: Any,
-        keep: Callable[[Any], Any] | None,
+        reduce: Callable[[Any], Any] | None,
         budget: Budget | None,
     ) -> None:
         self.open = True
@@ -29,23 +29,23 @@ class Store:
         self.not_kept: dict[str, str] = {}  # by site: what went wrong there
         self.budget = budget
         self.recording: Callable[[], Any] | None = None  # weak: the recording holds its store
-        self._keep = keep
+        self._reduce = reduce
         self._device, self._dtype = device, dtype
         self._backend = backend
         self._tensor = backend.tensor
         self._snapshot = backend.snapshot
         self.backward_number = backend.backward_number
-        plain = device is None and dtype is None and keep is None and budget is None
+        plain = device is None and dtype is None and reduce is None and budget is None
         self.copy: Callable[[Any], Any] | None = backend.snapshot if plain else None
 
     def tensor(self, tensor: Any, site: str) -> Any:
         """The stored form of one live tensor."""
         if self.copy is not None:
             return self.copy(tensor)
-        if self._keep is None:
+        if self._reduce is None:
             value = self._snapshot(tensor, self._device, self._dtype)
         else:
-            value = self._kept(tensor, site)
+            value = self._reduced(tensor, site)
         return value if self.budget is None else self._admitted(self.budget, value, site)
 
     def tree(self, tree: Any, site: str) -> Any:
@@ -63,20 +63,20 @@ class Store:
             error.recording = self.recording and self.recording()
             raise
 
-    def _kept(self, tensor: Any, site: str) -> Any:
-        """What `keep` makes of a tensor; None where it raises, which is told once and must not end a training."""
+    def _reduced(self, tensor: Any, site: str) -> Any:
+        """What `reduce` makes of a tensor; None where it raises, which is told once and ends no training."""
         source = self._backend.detached(tensor)
         try:
             with self._backend.unseen():
-                value = self._keep(source)  # type: ignore[misc]
+                value = self._reduce(source)  # type: ignore[misc]
             return map_leaves(
                 lambda leaf: self._backend.owned(leaf, source, self._device, self._dtype), value, self._tensor
             )
         except Exception as error:
             first = not self.not_kept
             self.not_kept[site] = (
-                f"its keep function raised {type(error).__name__}, and None is in the value's place"
+                f"its reduce function raised {type(error).__name__}, and None is in the value's place"
             )
             if first:
-                report(f"record, at {site!r}: keep", self._keep, error, "None is kept wherever it does")
+                report(f"record, at {site!r}: reduce", self._reduce, error, "None is kept wherever it does")
             return None

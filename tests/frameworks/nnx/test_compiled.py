@@ -355,10 +355,10 @@ def test_an_error_of_keep_is_told_and_ends_no_training():
 
     with (
         pytest.warns(UserWarning, match="keep .*raised KeyError"),
-        hookline.record(model, keep=fails) as rec,
+        hookline.record(model, reduce=fails) as rec,
     ):
         equal(run(model, X), X * 30)
-    assert all("keep function raised" in (entry.why or "") for entry in rec.audit())
+    assert all("reduce function raised" in (entry.why or "") for entry in rec.audit())
     assert type(model) is Chain
     equal(run(model, X), X * 30)
 
