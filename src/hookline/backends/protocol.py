@@ -365,12 +365,12 @@ class Backend(
     Statistics,
     GradientTaps,
     Operators,
+    Exporting,
     Compiling,
     Recomputation,
     Training,
     Auditing,
     Describing,
-    Exporting,
     Files,
     Protocol,
 ):

@@ -14,7 +14,6 @@ from hookline.backends.protocol import Label
 from hookline.backends.torch import (
     compat,
     describing,
-    exporting,
     gradients,
     modules,
     operators,
@@ -28,6 +27,7 @@ from hookline.backends.torch import (
     weights,
 )
 from hookline.backends.torch.compiled.ophooks import listenings
+from hookline.backends.torch.exporting import WithStatistics, listen, place_marks
 from hookline.backends.torch.ophooks import hook_operators
 from hookline.backends.torch.tracing import traced_run
 from hookline.errors import InvalidArgument
@@ -71,6 +71,9 @@ class TorchBackend(Immediate):
     joined = staticmethod(gradients.joined)
     needs_gradient = staticmethod(gradients.needs_gradient)
     tapped = staticmethod(gradients.tapped)
+    place_marks = staticmethod(place_marks)
+    hear_marks = staticmethod(listen)
+    with_statistics = staticmethod(WithStatistics)
     place_state_hook = staticmethod(state.place_state_hook)
     replace_forward = staticmethod(taps.replace_forward)
     held_weights = staticmethod(weights.held_weights)
@@ -89,9 +92,6 @@ class TorchBackend(Immediate):
     random_input = staticmethod(describing.random_input)
     integers = staticmethod(describing.integers)
     forward_of = staticmethod(describing.forward_of)
-    place_marks = staticmethod(exporting.place_marks)
-    hear_marks = staticmethod(exporting.listen)
-    with_statistics = staticmethod(exporting.WithStatistics)
 
     def site_memory(self, module: nn.Module) -> None:
         return None
