@@ -67,10 +67,10 @@ _HOME = {
     "page.report": ("report",),
     "page.serve": ("serve",),
     "recording.calls": ("Call", "SiteRecord"),
+    "recording.loading": ("load_recording",),
     "recording.record": ("record",),
     "recording.recorder": ("Recorder",),
     "recording.recording": ("Recording",),
-    "recording.saving": ("load_recording",),
     "runs.recordings": ("Recordings",),
     "runs.run": ("Run", "open_run"),
     "sinks.store": ("RunStore",),
@@ -178,10 +178,10 @@ if TYPE_CHECKING:
     from hookline.page.serve import serve as serve
     from hookline.recording.calls import Call as Call
     from hookline.recording.calls import SiteRecord as SiteRecord
+    from hookline.recording.loading import load_recording as load_recording
     from hookline.recording.record import record as record
     from hookline.recording.recorder import Recorder as Recorder
     from hookline.recording.recording import Recording as Recording
-    from hookline.recording.saving import load_recording as load_recording
     from hookline.runs.recordings import Recordings as Recordings
     from hookline.runs.run import Run as Run
     from hookline.runs.run import open_run as open_run

@@ -9,6 +9,7 @@ from typing import TypeVar, overload
 from hookline.audit import Audit, AuditEntry
 from hookline.errors import NoSuchSite
 from hookline.recording.calls import SiteRecord
+from hookline.recording.saving import save_recording
 
 T = TypeVar("T")
 
@@ -77,8 +78,6 @@ class Recording(Mapping[str, SiteRecord]):
 
     def save(self, path: str | Path) -> Path:
         """Writes the recording to one safetensors file; `load_recording` reads it back."""
-        from hookline.recording.saving import save_recording
-
         return save_recording(self, Path(path))
 
     def _add(self, site: SiteRecord) -> None:

@@ -1,42 +1,27 @@
-"""Saving: a recording as one safetensors file, and back.
+"""Saving: a recording as one safetensors file.
 
-Tensors are the file's tensors; structure, names and audit are JSON in its metadata. Nothing in it is
-executed when it is read: a namedtuple or dataclass comes back as a plain class of the same name and
-fields, an object that is neither data nor tensor as an Opaque with its repr.
+Tensors are the file's tensors; structure, names and audit are JSON in its metadata.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
-import keyword
-from collections import namedtuple
-from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hookline.backends import named
 from hookline.branches import Branch, inside
-from hookline.errors import RunError, printable
-from hookline.recording.budget import Cell
 from hookline.recording.calls import MISSING, Call, SiteRecord, loaded
-from hookline.recording.files import UNREADABLE, reader_of, write_tensors
-from hookline.recording.recording import Recording
+from hookline.recording.files import write_tensors
 from hookline.trees import Slot
 
+if TYPE_CHECKING:
+    from hookline.recording.recording import Recording
+
 VERSION = 1
-MOST_HEADER = 100_000_000
-"""As long as safetensors allows a header to be."""
-MOST_FIELDS = 1000
 TREES = ("_output", "_input", "_kwargs", "_template_in", "_template_out")
 GRADS = ("_grads_in", "_grads_out")
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Opaque:
-    """What a saved recording tells of an object that is neither data nor tensor."""
-
-    text: str
 
 
 def save_recording(recording: Recording, path: Path) -> Path:
@@ -48,67 +33,6 @@ def save_recording(recording: Recording, path: Path) -> Path:
     header = {"version": VERSION, "backend": recording.backend, "names": recording.names, "sites": sites}
     write_tensors(path, writer.tensors, {"hookline": json.dumps(header)}, recording.backend)
     return path
-
-
-def load_recording(path: str | Path) -> Recording:
-    """The Recording in a file that `Recording.save` wrote, in memory; RunError where it is none.
-
-    Where the framework that it was made with is not installed, its tensors are arrays of numpy.
-    """
-    return _recording(Path(path), in_memory=True)
-
-
-def open_recording(path: Path) -> Recording:
-    """The same, but each tensor is read from the file when it is looked at."""
-    return _recording(path.absolute(), in_memory=False)
-
-
-class _InFile:
-    """The tensors of a file by name, as cells that have not been read."""
-
-    def __init__(self, path: Path, backend: str) -> None:
-        self._path, self._backend = path, backend
-
-    def __getitem__(self, key: str) -> Cell:
-        cell = Cell(None)
-        cell.path, cell.key, cell.framework = self._path, key, self._backend
-        return cell
-
-
-def _recording(path: Path, *, in_memory: bool) -> Recording:
-    try:
-        header = _header(path)
-        if header["version"] > VERSION:
-            raise RunError(
-                f"{path} was written by a newer hookline (format {header['version']}, this one reads up to "
-                f"{VERSION}). Upgrade hookline to read it."
-            )
-        backend = header["backend"]
-        tensors: Any = _InFile(path, backend)
-        if in_memory:
-            reader = reader_of(backend)
-            backend, tensors = reader.name, reader.read_safetensors(path)
-        sites = [_site_from_json(entry, tensors) for entry in header["sites"]]
-        recording = Recording(sites, backend)
-        for name in header["names"]:
-            recording._fire(recording[name])
-    except UNREADABLE as error:
-        raise RunError(f"{path} is not a recording of hookline, or is damaged: {printable(error)}") from error
-    return recording
-
-
-def _header(path: Path) -> dict[str, Any]:
-    try:
-        with path.open("rb") as file:
-            size = int.from_bytes(file.read(8), "little")
-            if size > min(path.stat().st_size, MOST_HEADER):
-                raise RunError(f"{path} is not a safetensors file, or is cut off.")
-            header = json.loads(json.loads(file.read(size))["__metadata__"]["hookline"])
-    except OSError as error:
-        raise RunError(f"{path} can't be read: {error}") from error
-    if not isinstance(header, dict) or type(header["version"]) is not int:
-        raise ValueError("it has no header of hookline's")
-    return header
 
 
 class _Writer:
@@ -151,42 +75,6 @@ def _shown(thing: Any) -> str:
         return f"<a {type(thing).__name__}>"
 
 
-def _tree(saved: Any, tensors: Any) -> Any:
-    """The inverse of `_Writer.tree`."""
-    if "tensor" in saved:
-        if not saved["tensor"]:
-            raise ValueError("a tensor without a name")
-        return tensors[saved["tensor"]]
-    if "value" in saved:
-        return saved["value"]
-    if "complex" in saved:
-        return complex(*saved["complex"])
-    if "slot" in saved:
-        return Slot(saved["slot"])
-    if "opaque" in saved:
-        return Opaque(saved["opaque"])
-    if "tuple" in saved or "list" in saved:
-        items = [_tree(item, tensors) for item in saved.get("tuple", saved.get("list"))]
-        return tuple(items) if "tuple" in saved else items
-    items = [_tree(item, tensors) for item in saved["items"]]
-    if "dict" in saved:
-        return dict(zip((_tree(key, tensors) for key in saved["dict"]), items, strict=True))
-    name, keys = saved.get("namedtuple", saved.get("dataclass")), saved["keys"]
-    for word in (name, *keys):
-        # These become a class and its fields; what is no plain name is no recording of ours.
-        if not isinstance(word, str) or not word.isidentifier() or keyword.iskeyword(word) or "__" in word:
-            raise ValueError(f"{word!r} is no name of a class or field")
-    return _plain_class(name, tuple(keys), "namedtuple" in saved)(*items)
-
-
-@lru_cache(maxsize=1000)
-def _plain_class(name: str, keys: tuple[str, ...], is_tuple: bool) -> Any:
-    """A class with these fields and nothing else."""
-    if len(keys) > MOST_FIELDS:
-        raise ValueError(f"{name!r} has {len(keys)} fields")
-    return namedtuple(name, keys) if is_tuple else dataclasses.make_dataclass(name, keys)
-
-
 def _site_to_json(site: SiteRecord, writer: _Writer) -> dict[str, Any]:
     return {
         "name": site.name,
@@ -207,21 +95,3 @@ def _call_to_json(call: Call, writer: _Writer) -> dict[str, Any]:
         if (grads := getattr(call, name)) is not None:
             saved[name] = writer.tree(loaded(grads))
     return saved
-
-
-def _site_from_json(saved: dict[str, Any], tensors: Any) -> SiteRecord:
-    names = [saved["name"], *saved["aliases"], saved.get("op", ""), saved["why"] or ""]
-    if not all(isinstance(name, str) for name in names):
-        raise ValueError("a site has a name that is no text")
-    site = SiteRecord(saved["name"], tuple(saved["aliases"]), None)
-    site.why = saved["why"]
-    site.op = saved.get("op", "")  # older files have none
-    if saved["param_grads"] is not None:
-        site._param_grads = _tree(saved["param_grads"], tensors)
-    for entry in saved["calls"]:
-        call = Call(site.name, entry["order"])
-        for name in (*TREES, *GRADS):
-            if name in entry:
-                setattr(call, name, _tree(entry[name], tensors))
-        site.calls.append(call)
-    return site
