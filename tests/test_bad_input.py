@@ -563,20 +563,20 @@ def test_a_limit_that_can_be_parsed(net, limit, size):
         assert recorder._store.budget.limit == size
 
 
-@pytest.mark.parametrize("keep", [3, "mean", (), torch.ones(1), lambda: 1, lambda a, b: a])
-def test_keep_that_is_no_function_of_one_argument(net, keep):
-    with untouched(net), pytest.raises(InvalidArgument, match=r"record .*keep"):
-        record(net, keep=keep)
+@pytest.mark.parametrize("reduce", [3, "mean", (), torch.ones(1), lambda: 1, lambda a, b: a])
+def test_reduce_that_is_no_function_of_one_argument(net, reduce):
+    with untouched(net), pytest.raises(InvalidArgument, match=r"record .*reduce"):
+        record(net, reduce=reduce)
 
 
-def test_keep_that_raises_names_the_site(net, x):
+def test_reduce_that_raises_names_the_site(net, x):
     def broken(tensor):
         raise ZeroDivisionError("by zero")
 
     with (
         untouched(net),
         pytest.warns(UserWarning, match=r"'layer1'.*broken.*by zero") as told,
-        record(net, ["layer1", "layer2"], keep=broken),
+        record(net, ["layer1", "layer2"], reduce=broken),
     ):
         net(x)
     assert len(told) == 1

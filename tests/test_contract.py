@@ -302,23 +302,23 @@ def test_frozen_and_slotted_dataclasses_pass_whole():
     assert rec[""].grad_output.value.tolist() == [1, 1]
 
 
-# keep, device, dtype
+# reduce, device, dtype
 
 
-def test_keep_reduces_and_never_pins_the_whole(model, x):
-    with hookline.record(model, keep=lambda t: t[:1]) as rec:
+def test_reduce_never_pins_the_whole(model, x):
+    with hookline.record(model, reduce=lambda t: t[:1]) as rec:
         model(x)
     assert rec["a"].output.untyped_storage().nbytes() == 3 * 4
     assert torch.equal(rec["a"].output, model.a(x)[:1])
-    with hookline.record(model, keep=lambda t: (t.mean(), "text"), grads=True) as rec:
+    with hookline.record(model, reduce=lambda t: (t.mean(), "text"), grads=True) as rec:
         model(x).sum().backward()
     assert rec["c"].grad_output == (torch.tensor(1.0), "text")
     with (
-        hookline.record(model, keep=float) as rec,
-        pytest.warns(UserWarning, match=r"record, at 'a': keep \(float\)"),
+        hookline.record(model, reduce=float) as rec,
+        pytest.warns(UserWarning, match=r"record, at 'a': reduce \(float\)"),
     ):
         model(x)
-    assert rec["a"].output is None and "keep function raised" in rec.audit()[0].why
+    assert rec["a"].output is None and "reduce function raised" in rec.audit()[0].why
 
 
 def test_dtype_casts_floats_only(x):

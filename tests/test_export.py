@@ -23,7 +23,7 @@ def net():
 @pytest.fixture
 def program():
     model = net()
-    with hookline.mark(model, ["0", "2"]):
+    with hookline.exported.mark(model, ["0", "2"]):
         exported = torch.export.export(model, (X,))
     assert hookline.installed(model) == []
     return exported
@@ -31,7 +31,7 @@ def program():
 
 def heard(run):
     seen = {}
-    with hookline.on_mark(lambda site, value: seen.setdefault(site, value.clone())):
+    with hookline.exported.on_mark(lambda site, value: seen.setdefault(site, value.clone())):
         output = run(X)
     run(X)
     return output, seen
@@ -50,7 +50,7 @@ def test_marks_are_heard_in_another_process(program, tmp_path):
     torch.export.save(program, tmp_path / "program.pt2")
     code = f"""
 import torch, hookline
-with hookline.on_mark(lambda site, value: print(site, tuple(value.shape))):
+with hookline.exported.on_mark(lambda site, value: print(site, tuple(value.shape))):
     torch.export.load({str(tmp_path / "program.pt2")!r}).module()(torch.ones(4, 3))
 """
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=True)
@@ -61,7 +61,7 @@ def test_marks_are_heard_of_eager_and_compiled_models():
     model = net()
     ran = torch.compile(model, backend="aot_eager", fullgraph=True)
     ran(X)
-    with hookline.mark(model, "1"):
+    with hookline.exported.mark(model, "1"):
         for run in (model, ran):
             _, seen = heard(run)
             torch.testing.assert_close(seen, {"1": model[:2](X)})
@@ -70,20 +70,20 @@ def test_marks_are_heard_of_eager_and_compiled_models():
 
 def statistics_of(tensor):
     row = hookline.lines.collect([hookline.lines.reduce(tensor)])[0].row()
-    return [row[name] for name in hookline.with_statistics(net()).statistics]
+    return [row[name] for name in hookline.exported.with_statistics(net()).statistics]
 
 
 def test_statistics_are_outputs():
     broken = X.clone()
     broken[0, 0], broken[1, 1], broken[2, 2] = float("nan"), float("inf"), 0.0
-    telling = hookline.with_statistics(nn.Sequential(nn.Identity()), "0")
+    telling = hookline.exported.with_statistics(nn.Sequential(nn.Identity()), "0")
     _, told = torch.export.export(telling, (X,)).module()(broken)
     assert told["0"].tolist() == pytest.approx(statistics_of(broken), rel=1e-12)
     assert hookline.installed(telling) == []
 
 
 def test_statistics_of_a_package_without_python(tmp_path):
-    exported = torch.export.export(hookline.with_statistics(net(), ["0", "2"]), (X,))
+    exported = torch.export.export(hookline.exported.with_statistics(net(), ["0", "2"]), (X,))
     path = torch._inductor.aoti_compile_and_package(exported, package_path=str(tmp_path / "net.pt2"))
     output, told = torch._inductor.aoti_load_package(path)(X)
     torch.testing.assert_close(output, net()(X))
@@ -98,9 +98,9 @@ def test_a_package_tells_its_marks_to_python(program, tmp_path):
 
 def test_a_wrong_site_and_a_wrong_callback():
     with pytest.raises(hookline.NoSuchSite):
-        hookline.mark(net(), "9")
+        hookline.exported.mark(net(), "9")
     with pytest.raises(hookline.InvalidArgument, match="on_mark"):
-        hookline.on_mark(3)
+        hookline.exported.on_mark(3)
 
 
 def test_an_edit_that_is_in_force_stays_in_the_program():
@@ -111,7 +111,7 @@ def test_an_edit_that_is_in_force_stays_in_the_program():
 
 
 def test_a_recording_is_not_for_export():
-    with hookline.record(net_ := net()), pytest.raises(hookline.Unsupported, match=r"hookline\.mark"):
+    with hookline.record(net_ := net()), pytest.raises(hookline.Unsupported, match=r"hookline\.exported\.mark"):
         torch.export.export(net_, (X,))
 
 

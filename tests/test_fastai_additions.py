@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from hookline import ActivationStats, HookCallback, layer_info
-from hookline.integrations.hookcallback import layers_of
+from hookline.fastai.callback import layers_of
 
 
 class Scaled(nn.Module):

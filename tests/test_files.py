@@ -14,7 +14,7 @@ from torch import nn
 
 import hookline
 from hookline import RecordingTooLarge, RunError, load_recording, record
-from hookline.hooks.budget import Budget
+from hookline.recording.budget import Budget
 from hookline.testing import untouched
 
 Point = namedtuple("Point", "x y")
@@ -639,7 +639,7 @@ def test_structures_and_dtypes_are_spilled_as_they_are(tmp_path):
 
 
 def test_spilled_files_hold_what_keep_made(chain, tmp_path, used):
-    with record(chain, keep=lambda tensor: tensor[:1], limit=80, spill=tmp_path) as rec:
+    with record(chain, reduce=lambda tensor: tensor[:1], limit=80, spill=tmp_path) as rec:
         output = chain(torch.ones(10, 10))
     assert used == [40, 80, 40, 80, 40]
     assert torch.equal(rec["3"].output, output[:1])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hookline.integrations.guard import Guard
+from hookline.guard import Guard
 
 
 class Stop(Exception):

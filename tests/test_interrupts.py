@@ -78,7 +78,7 @@ BLOCKS = {
     "record all": (lambda m: hookline.record(m, inputs=True, grads=True), train),
     "record until": (lambda m: hookline.record(m, "0", stop=True), run),
     "record operators": (lambda m: hookline.record(m, ops=True, grads=True), train),
-    "record reduced": (lambda m: hookline.record(m, keep=torch.mean, dtype=torch.float64, limit="1MB"), run),
+    "record reduced": (lambda m: hookline.record(m, reduce=torch.mean, dtype=torch.float64, limit="1MB"), run),
     "record beside others": (lambda m: hookline.record(m, inputs=True), registers),
     "edit": (lambda m: hookline.edit(m, {"0": lambda o: o * 2, "1:input": lambda a: a, "2": X}), run),
     "edit of gradients": (

@@ -42,7 +42,7 @@ KINDS = {
     "whole": lambda x: (x * 10).to(torch.uint16),
     "empty": lambda x: x[:0],
 }
-OPTIONS = [{}, {"dtype": torch.float64}, {"device": "cpu"}, {"keep": lambda t: t}, {"limit": "1GB"}]
+OPTIONS = [{}, {"dtype": torch.float64}, {"device": "cpu"}, {"reduce": lambda t: t}, {"limit": "1GB"}]
 WITHOUT_STATISTICS = {"sparse", "not coalesced", "sparse rows", "sparse blocks", "nested", "jagged"}
 
 
@@ -64,7 +64,7 @@ def test_any_kind_of_tensor_is_recorded(kind, size, options):
         model(x)
     got, want = rec["0"].output, make(x)
     assert torch.equal(numbers(got).to(torch.complex128), numbers(want).to(torch.complex128))
-    if set(options) <= {"keep", "limit"}:
+    if set(options) <= {"reduce", "limit"}:
         assert got.layout is want.layout and got.dtype is want.dtype
 
 

@@ -57,7 +57,7 @@ BLOCKS = {
     "skip": lambda m: hookline.edit(m, {"1": hookline.skip}),
     "edit of a weight": lambda m: hookline.edit(m, {"0.weight": lambda w: w * 2}),
     "record operators only": lambda m: hookline.record(m, "0", ops="aten.addmm"),
-    "record reduced": lambda m: hookline.record(m, grads=True, keep=lambda t: t[:1], limit="1MB"),
+    "record reduced": lambda m: hookline.record(m, grads=True, reduce=lambda t: t[:1], limit="1MB"),
     "watch some steps": lambda m: hookline.watch(m, every=2, stats=["p99"], channels=1),
     "stored outputs": lambda m: hookline.hook_outputs(list(m)),
     "stored gradients": lambda m: hookline.hook_outputs(list(m), grad=True),

@@ -396,7 +396,7 @@ def test_what_other_hooks_of_hookline_do_is_no_operator_of_the_model():
     model, x = net()
     alone = names_of(model, x, backward=True)
     model.zero_grad()
-    recorded = hookline.record(model, inputs=True, grads=True, keep=lambda t: t.double().mean())
+    recorded = hookline.record(model, inputs=True, grads=True, reduce=lambda t: t.double().mean())
     with recorded as rec, hookline.watch(model, stats=["p99"]):
         assert names_of(model, x, backward=True) == alone
     assert len(rec["head"].calls) == 2

@@ -76,7 +76,7 @@ def test_backward_operators_are_kept_with_gradients_only():
 
 def test_the_options_of_a_recording_hold_for_operators():
     model, x = net()
-    with hookline.record(model, "conv", ops="aten.conv*", keep=lambda t: t.mean()) as rec:
+    with hookline.record(model, "conv", ops="aten.conv*", reduce=lambda t: t.mean()) as rec:
         model(x)
     assert rec.ops == ["conv/convolution"] and rec["conv/convolution"].output.shape == ()
     with hookline.record(model, "conv", ops=True, dtype="bfloat16") as rec:

@@ -18,8 +18,8 @@ LABEL = Label("test", "tap", "")
 def test_calls_are_told_apart_by_their_kwargs():
     pending = Pending()
     outer, inner = {}, {}
-    pending.put(outer, "outer")
-    pending.put(inner, "inner")
+    pending.put(outer, outer, "outer")
+    pending.put(inner, inner, "inner")
     assert pending.take(inner) == "inner" and pending.take(outer) == "outer"
     assert pending.take({}) is None and len(pending) == 0
 
@@ -27,18 +27,18 @@ def test_calls_are_told_apart_by_their_kwargs():
 def test_a_call_that_failed_is_finished_by_no_other():
     pending = Pending()
     failed, later = {}, {}
-    pending.put(failed, "failed")
+    pending.put(failed, failed, "failed")
     assert pending.take(later) is None
-    pending.put(later, "later")
+    pending.put(later, later, "later")
     assert pending.take(later) == "later" and len(pending) == 1
 
 
 def test_calls_that_failed_within_a_call_are_forgotten_with_it():
     pending = Pending()
     outer, failed = {}, {}
-    pending.put(outer, "outer")
+    pending.put(outer, outer, "outer")
     for _ in range(3):
-        pending.put(failed, "failed")
+        pending.put(failed, failed, "failed")
         failed = {}
     assert pending.take(outer) == "outer" and len(pending) == 0
 
@@ -46,15 +46,15 @@ def test_calls_that_failed_within_a_call_are_forgotten_with_it():
 def test_one_dict_may_stand_for_a_call_and_for_one_within_it():
     """As where somebody's hook returns the same dict every time."""
     pending, always = Pending(), {}
-    pending.put(always, "outer")
-    pending.put(always, "inner")
+    pending.put(always, always, "outer")
+    pending.put(always, always, "inner")
     assert [pending.take(always) for _ in range(3)] == ["inner", "outer", None]
 
 
 def test_a_call_of_another_thread_is_never_meant():
     """Two recordings on one model: the taps of both run in both threads, and each call belongs to one of them."""
     pending, mine = Pending(), {}
-    pending.put(mine, "mine")
+    pending.put(mine, mine, "mine")
     with ThreadPoolExecutor(1) as pool:
         assert pool.submit(pending.take, {}).result() is None
         assert pool.submit(pending.take, mine).result() is None
@@ -67,7 +67,7 @@ def test_where_later_taps_replace_the_kwargs_each_finds_its_own_call():
     def entering(pending, name):
         def before(module, args, kwargs):
             new = dict(kwargs)
-            pending.put(new, name)
+            pending.put(kwargs, new, name)
             return args, new
 
         return FunctionTap(before, LABEL, after=False)

@@ -13,8 +13,8 @@ from torch import nn
 
 import hookline
 from conftest import loss_of, same_bits
-from hookline.hooks import files
-from hookline.hooks.record import record
+from hookline.recording import files
+from hookline.recording.record import record
 from hookline.sinks.database import Reader
 
 Pair = namedtuple("Pair", "a b")
@@ -131,7 +131,7 @@ def test_a_store_that_is_handed_over_stays_open(tmp_path):
 
 def test_spilled_and_reduced_recordings_are_kept_whole(tmp_path):
     model = nn.Sequential(*[nn.Linear(64, 64) for _ in range(6)])
-    with record(model, to=tmp_path / "run", limit="20KB", spill=tmp_path / "spill", keep=lambda t: t[:2]) as rec:
+    with record(model, to=tmp_path / "run", limit="20KB", spill=tmp_path / "spill", reduce=lambda t: t[:2]) as rec:
         model(torch.randn(50, 64))
         model(torch.randn(50, 64))
     kept = hookline.open_run(tmp_path / "run").recordings[0]

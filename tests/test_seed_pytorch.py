@@ -227,7 +227,7 @@ def test_traversal_of_all_modules_of_a_resnet18_is_the_seeds(resnet):
 
 
 def test_a_recordings_names_follow_the_same_order(resnet):
-    with hookline.record(resnet, keep=lambda value: value.mean()) as rec:
+    with hookline.record(resnet, reduce=lambda value: value.mean()) as rec:
         resnet(torch.randn(1, 3, 64, 64))
     assert rec.names == [*dict.fromkeys(SEED_ORDER), ""]
     assert {name: len(rec[name].calls) for name in rec.names} == {

@@ -1,6 +1,7 @@
 """What holds the project together: imports, public names, private names of torch, docs."""
 
 import ast
+import inspect
 import re
 import subprocess
 import sys
@@ -13,15 +14,20 @@ from hookline import rows
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "hookline"
-BASE = {"bins", "branches", "errors", "trees", "sites", "globs", "optional", "reporting", "rows", "version"}
+BASE = {
+    *{"audit", "bins", "branches", "errors", "globs", "guard", "optional", "reporting", "rows", "site", "trees"},
+    "version",
+}
 MAY_USE = {
+    "audit": set(),
     "errors": set(),
     "branches": set(),
     "bins": set(),
     "rows": set(),
     "trees": {"branches"},
-    "sites": {"errors"},
+    "site": {"errors"},
     "globs": set(),
+    "guard": set(),
     "optional": {"errors"},
     "version": set(),
     "schedule": {"errors"},
@@ -29,11 +35,14 @@ MAY_USE = {
     "lines": BASE | {"backends"},
     "sinks": BASE | {"lines"},
     "hooks": BASE | {"backends", "sinks"},
-    "runs": BASE | {"hooks", "sinks"},
+    "exported": BASE | {"backends", "hooks"},
+    "recording": BASE | {"backends", "hooks", "sinks"},
+    "runs": BASE | {"recording", "sinks"},
     "plots": BASE | {"lines"},
     "page": BASE | {"lines", "plots", "runs", "sinks"},
-    "watching": BASE | {"backends", "hooks", "lines", "plots", "runs", "schedule", "sinks"},
-    "integrations": BASE | {"backends", "hooks", "watching", "plots", "schedule", "sinks"},
+    "watching": BASE | {"backends", "hooks", "lines", "plots", "recording", "runs", "schedule", "sinks"},
+    "fastai": BASE | {"backends", "hooks", "plots", "schedule"},
+    "integrations": BASE | {"backends", "fastai", "hooks", "watching", "schedule", "sinks"},
     "summaries": BASE | {"backends", "hooks"},
     "testing": BASE | {"backends", "hooks"},
     "examples": {"optional"},  # a user's code, which knows nothing of hookline
@@ -41,7 +50,7 @@ MAY_USE = {
     "__main__": {"cli"},
 }
 WHERE_A_FRAMEWORK_IS_IMPORTED = {
-    "torch": ("backends/torch/", "testing/touched.py", "testing/zoo.py", "integrations/"),
+    "torch": ("backends/torch/", "testing/touched.py", "testing/zoo.py", "fastai/activations.py", "integrations/"),
     "mindspore": ("backends/mindspore/",),
     "mxnet": ("backends/mxnet/",),
     "jax": ("backends/nnx/",),
@@ -141,17 +150,18 @@ def test_public_names_are_the_agreed_ones():
             *["register_forward_pre_hook", "register_forward_hook", "register_backward_pre_hook"],
             *["register_backward_hook", "HookBackward", "installed", "register_op_hook", "OpEvent"],
             *["register_post_accumulate_grad_hook"],
-            *["mark", "on_mark", "with_statistics"],
             *["register_state_dict_pre_hook", "register_state_dict_post_hook"],
             *["register_load_state_dict_pre_hook", "register_load_state_dict_post_hook"],
             *["Hook", "Hooks", "hook_output", "hook_outputs", "HookCallback", "ActivationStats"],
-            *["watch", "Watch", "open_run", "Run", "RunStore", "serve", "Server", "report", "health"],
+            *["watch", "Watch", "open_run", "Run", "RunStore", "serve", "report", "health"],
             *["summary", "Summary", "trace", "Trace", "source"],
             *["dummy_eval", "model_sizes", "num_features_model", "has_params", "total_params", "layer_info"],
             *["module_summary"],
             *["HooklineError", "HookError", "InvalidArgument", "MissingExtra", "NoSuchSite", "NotRecorded"],
             *["RecordingTooLarge", "RunError", "Unsupported", "WrongReplacement", "ForwardError"],
             *["capabilities", "UntestedVersion"],
+            *["Audit", "AuditEntry", "Call", "Edits", "Framework", "Label", "Recorder", "Recordings"],
+            *["SiteRecord", "Sites", "sites", "Source", "TrainingMemory", "Where"],
         ]
     )
     for name in hookline.__all__:
@@ -163,13 +173,50 @@ def test_names_for_type_checkers_are_the_public_ones():
     tree = ast.parse((SOURCE / "__init__.py").read_text())
     (block,) = [node for node in tree.body if isinstance(node, ast.If)]
     typed = {alias.asname for node in block.body for alias in node.names}
-    folders = {"examples", "lines", "plots", "schedule", "sinks", "testing"}
+    folders = {"examples", "exported", "lines", "plots", "schedule", "sinks", "testing"}
     assert typed == folders | set(hookline.__all__) - {"__version__"}
+
+
+PLAIN = {"None", "Any", "Self", "Path", "Callable", "Iterator"}
+ELSEWHERE = {
+    "Row": "a dict",
+    "Columns": "a dict of arrays",
+    "Finding": "what `health` tells",
+    "Node": "a line of a trace, for other people's drawings",
+    "PrettyString": "a str",
+    "Server": "to be closed, and nothing else",
+    "Backend": "of HookBackward, for backends",
+    "JointSink": "of HookBackward, for backends",
+}
+"""What public functions give and nobody needs the name of."""
+
+
+def returned_names():
+    for name in hookline.__all__:
+        thing = getattr(hookline, name)
+        parts = vars(thing).items() if inspect.isclass(thing) else [("", thing)]
+        for part, value in parts:
+            function = value.fget if isinstance(value, property) else value
+            if inspect.isfunction(function) and not part.startswith("_"):
+                told = str(inspect.signature(function).return_annotation)
+                yield from ((f"{name}.{part}", word) for word in re.findall(r"\b[A-Z]\w+", told))
+
+
+def test_what_public_functions_give_can_be_imported():
+    missing = {(where, word) for where, word in returned_names() if word not in PLAIN | {*ELSEWHERE}}
+    assert not {(where, word) for where, word in missing if not hasattr(hookline, word)}
 
 
 def test_an_unknown_name_lists_the_known_ones():
     with pytest.raises(AttributeError, match=r"hookline has no 'recrod'.*record"):
         _ = hookline.recrod
+
+
+@pytest.mark.parametrize(("name", "now"), [(name, now) for name, (_, now) in hookline._OLD.items()])
+def test_old_names_work_and_tell_the_new_one(name, now):
+    with pytest.warns(DeprecationWarning, match=re.escape(now)):
+        found = getattr(hookline, name)
+    assert found.__name__ == name and name not in hookline.__all__ and name not in dir(hookline)
 
 
 def test_every_public_name_is_in_the_docs():

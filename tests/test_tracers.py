@@ -72,7 +72,7 @@ WITHOUT_NUMBERS = {"make_fx on fakes", "torch.fx", "aot", "fakes"}
 
 VERBS = {
     "record": lambda model: record(model, inputs=True),
-    "record others": lambda model: record(model, dtype="float64", keep=lambda t: t * 2),
+    "record others": lambda model: record(model, dtype="float64", reduce=lambda t: t * 2),
     "record operators": lambda model: record(model, ops=True),
     "watch": lambda model: watch(model, inputs=True, channels=1, stats=["p99"], grads=False),
     "record gradients": lambda model: record(model, inputs=True, grads=True),

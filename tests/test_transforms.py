@@ -120,7 +120,7 @@ def test_values_are_kept_cast_and_moved_as_anywhere(name):
     x, model = batch(), net()
     with record(model) as plain:
         run(model, x)
-    with record(model, keep=lambda t: t[..., :1], grads=True) as rec:
+    with record(model, reduce=lambda t: t[..., :1], grads=True) as rec:
         got = run(model, x)
     assert same(got, run(net(), x))
     assert torch.equal(rec["1"].output, plain["1"].output[..., :1])

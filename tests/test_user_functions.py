@@ -94,16 +94,16 @@ def test_a_schedule(result):
 
 
 @pytest.mark.parametrize("options", [{}, {"inputs": True, "grads": True}, {"ops": True}, {"limit": "1MB"}])
-def test_keep(options):
+def test_reduce(options):
     model, right = net(), trained(net())
     with (
-        pytest.warns(UserWarning, match=r"record, at '.*': keep \(raises\) raised ZeroDivisionError") as told,
-        hookline.record(model, keep=raises, **options) as rec,
+        pytest.warns(UserWarning, match=r"record, at '.*': reduce \(raises\) raised ZeroDivisionError") as told,
+        hookline.record(model, reduce=raises, **options) as rec,
     ):
         assert all(map(torch.equal, trained(model), right))
     assert len(told) == 1
     assert rec["0"].output is None and len(rec["0"].calls) == 4
-    assert all("keep function raised" in (entry.why or "") for entry in rec.audit() if "/" not in entry.site)
+    assert all("reduce function raised" in (entry.why or "") for entry in rec.audit() if "/" not in entry.site)
 
 
 class BadSink:

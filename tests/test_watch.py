@@ -205,7 +205,7 @@ def test_memory_keeps_the_last_steps_and_sinks_get_all(model):
             self.closed = True
 
     sink = Sink()
-    with watch(model, keep=2, to=[sink]) as w:
+    with watch(model, history=2, to=[sink]) as w:
         train(model, steps=5)
     assert sorted({row["step"] for row in w.rows()}) == [3, 4]
     assert sorted({row["step"] for row in sink.rows}) == [0, 1, 2, 3, 4] and sink.closed

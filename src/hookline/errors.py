@@ -77,7 +77,7 @@ class RecordingTooLarge(HooklineError, MemoryError):
         super().__init__(
             f"recording {site!r} would take {needed:,} bytes in all, the limit is {limit:,}. "
             "What was recorded before it is kept. Record fewer sites (where=), reduce what is "
-            "stored (keep=, dtype=), raise limit=, or give spill=DIR to go on on disk."
+            "stored (reduce=, dtype=), raise limit=, or give spill=DIR to go on on disk."
         )
 
 

@@ -80,6 +80,15 @@ class Defaults(Immediate):
     def replace_forward(self, undoing: Undoing, module: Any, fn: Callable[..., Any], label: Label) -> None:
         raise self.framework.unsupported("skip")
 
+    def place_marks(self, undoing: Undoing, places: dict[str, Any], label: Label) -> None:
+        raise self.framework.unsupported("export")
+
+    def hear_marks(self, undoing: Undoing, listener: Callable[[str, Any], Any]) -> None:
+        raise self.framework.unsupported("export")
+
+    def with_statistics(self, model: Any, places: dict[str, Any]) -> Any:
+        raise self.framework.unsupported("export")
+
     def read_weight(self, tensor: Any) -> Any:
         """What a parameter holds, to be written back by `write_weight`; its elements are the tensor's."""
         raise self.framework.unsupported("edit_weights")

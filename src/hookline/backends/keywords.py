@@ -19,9 +19,8 @@ class Kwargs(list[Any]):
 
 
 class _Thread(threading.local):
-    """The call that a tap is being told of, and what is known of the latest such call."""
+    """What is known of the latest call that a tap was told of."""
 
-    came: Any = None
     latest: Callable[[], Kwargs | None] = staticmethod(lambda: None)
 
 
@@ -30,15 +29,7 @@ _thread = _Thread()
 
 def following(fn: Callable[..., Any], module: Any, args: Any, kwargs: Any) -> Any:
     """fn(module, args, kwargs) of a tap before the forward, whose result may have other kwargs."""
-    before = _thread.came
-    try:
-        try:
-            _thread.came = kwargs
-            new = fn(module, args, kwargs)
-        finally:
-            _thread.came = before
-    finally:  # twice: an interrupt may come at the line above
-        _thread.came = before
+    new = fn(module, args, kwargs)
     if new is not None and new[1] is not kwargs:
         known = _thread.latest()
         if known is not None and known[-1] is kwargs:
@@ -46,12 +37,12 @@ def following(fn: Callable[..., Any], module: Any, args: Any, kwargs: Any) -> An
     return new
 
 
-def kwargs_of_call(kwargs: Any) -> Kwargs:
-    """All that stood for the kwargs of the call that is being told; `kwargs` are what goes on."""
-    known, came = _thread.latest(), _thread.came
-    if known is None or came is None or known[-1] is not came:
-        known = Kwargs() if came is None else Kwargs([came])
+def kwargs_of_call(came: Any, kwargs: Any) -> Kwargs:
+    """All that stood for the kwargs of the call to which a tap `came` with these; `kwargs` are what goes on."""
+    known = _thread.latest()
+    if known is None or known[-1] is not came:
+        known = Kwargs([came])
         _thread.latest = weakref.ref(known)
-    if not known or known[-1] is not kwargs:
+    if known[-1] is not kwargs:
         known.append(kwargs)
     return known

@@ -9,10 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
 from hookline.backends.capabilities import Framework
 from hookline.backends.facts import ModuleFact, RunFacts
+from hookline.backends.nouns import Address as Address
+from hookline.backends.nouns import GradSink as GradSink
+from hookline.backends.nouns import JointSink as JointSink
+from hookline.backends.nouns import Layout as Layout
+from hookline.backends.nouns import Model as Model
+from hookline.backends.nouns import Module as Module
+from hookline.backends.nouns import Tensor as Tensor
+from hookline.backends.nouns import Tree as Tree
 from hookline.backends.operators import Operator, OpListener
 from hookline.backends.tap import COUNTING as COUNTING
 from hookline.backends.tap import Figures as Figures
@@ -26,33 +34,6 @@ from hookline.backends.tap import Undo as Undo
 from hookline.backends.tap import Wish as Wish
 from hookline.backends.undoing import Undoing
 from hookline.backends.weights import HeldWeight as HeldWeight
-
-# What a framework calls these is its own affair: the names are for whoever reads, not for a type checker.
-
-Model: TypeAlias = Any
-"""What a user hands over: the module at the root of a tree."""
-
-Module: TypeAlias = Any
-"""A part of a model that is called; the model itself is one."""
-
-Tensor: TypeAlias = Any
-"""An instance of `Backend.tensor`."""
-
-Tree: TypeAlias = Any
-"""Tensors in a structure (`hookline.trees`): arguments, an output; also a single tensor."""
-
-GradSink = Callable[[Sequence[int], Tensor], "Tensor | None"]
-"""Called with (slots, gradient): the positions at which one tensor occurs. A result replaces the gradient."""
-
-JointSink = Callable[[list[Tensor]], "list[Tensor] | None"]
-"""Takes the gradients of all places, None where there is none; may return others."""
-
-Layout = tuple[tuple[int, ...], tuple[int, ...]]
-"""Shape, and strides in elements."""
-
-Address = tuple[int, int, str, Layout | None]
-"""Address, number of elements, dtype ("float32", "float64", "float16" or "bfloat16") and the layout of a
-tensor's values in this process's memory; None as layout where they lie behind each other."""
 
 
 class Listening(Protocol):
@@ -360,6 +341,19 @@ class Describing(Protocol):
         """What a call's arguments are handed to after all taps: they must fit its signature."""
 
 
+class Exporting(Protocol):
+    """Programs that are made of a model and run elsewhere."""
+
+    def place_marks(self, undoing: Undoing, places: dict[str, Any], label: Label) -> None:
+        """Marks the outputs of these modules, also in programs that are made meanwhile."""
+
+    def hear_marks(self, undoing: Undoing, listener: Callable[[str, Any], Any]) -> None:
+        """Has `listener(site, tensor)` called for every marked value that passes in this process."""
+
+    def with_statistics(self, model: Any, places: dict[str, Any]) -> Any:
+        """A model that returns (its output, {site: a vector of statistics})."""
+
+
 class Files(Protocol):
     """Tensors in safetensors files."""
 
@@ -383,6 +377,7 @@ class Backend(
     Placing,
     GradientTaps,
     Operators,
+    Exporting,
     Compiling,
     Recomputation,
     Training,

@@ -9,13 +9,12 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+from hookline.audit import Audit, AuditEntry
 from hookline.backends import resolve
 from hookline.backends.protocol import COUNTING, Backend, FunctionTap, HeldWeight, Label, Needs, Rank, Wish
 from hookline.backends.undoing import Undoing
 from hookline.errors import InvalidArgument, NoSuchSite, WrongReplacement
 from hookline.globs import matcher
-from hookline.hooks.audit import Audit, AuditEntry
-from hookline.hooks.calls import Call, SiteRecord
 from hookline.hooks.entering import Enterable
 from hookline.hooks.gradients import InputGradients, OutputGradients
 from hookline.hooks.placing import callers_line, needs_callable
@@ -24,7 +23,7 @@ from hookline.hooks.replacing import as_arguments, called, checked, checked_posi
 from hookline.hooks.select import Place, Tree, select
 from hookline.hooks.session import Session
 from hookline.hooks.weights import Block
-from hookline.sites import KINDS, Site
+from hookline.site import KINDS, Recorded, Site
 from hookline.trees import mismatch, zip_leaves
 
 
@@ -357,7 +356,7 @@ def _parsed(
         where, kind = site.name, site.kind
     else:
         where, kind = key, "output"
-    if isinstance(change, (SiteRecord, Call)):
+    if isinstance(change, Recorded):
         change = getattr(change, kind)
     if callable(change) and not isinstance(change, Skip):
         needs_callable("edit", f"the edit of {key!r}", change, 1)

@@ -11,12 +11,12 @@ from collections.abc import Callable, Sequence
 from sys import getrefcount
 from typing import Any
 
-from hookline.backends.protocol import Backend, FunctionTap, Label, Needs, Rank, Tap, Wish
-from hookline.backends.tap import GONE
-from hookline.hooks.pending import Pending, call_number
+from hookline.backends.protocol import Backend, Joining, Label, Needs, Rank, Tap, Wish
+from hookline.hooks.pending import call_number
 from hookline.hooks.replacing import Gradients, Shapes, called
 from hookline.hooks.select import Place
 from hookline.hooks.session import Session
+from hookline.hooks.site_tap import SiteTap
 
 
 class OutputGradients(Tap):
@@ -64,7 +64,7 @@ class OutputGradients(Tap):
         return None if new is output else new
 
 
-class InputGradients(Tap):
+class InputGradients(SiteTap):
     """Has `hook(module, grad_input, grad_output)` called with all gradients of a call.
 
     Where no input needs a gradient, it is called when those of the outputs are known.
@@ -80,42 +80,28 @@ class InputGradients(Tap):
         hook: Callable[..., Any],
         session: Session | None = None,
     ) -> None:
+        super().__init__()
         self._backend, self.label, self._hook = backend, label, backend.hooked(hook, label)
         self._module = weakref.ref(place.module)  # a handle that is kept keeps no model alive
-        self._session = session
-        self._pending = Pending()
+        self.session = session
         self._memory = backend.site_memory(place.module)
         self._inputs = Shapes(backend, label, wrap=False)
         self._outputs = Shapes(backend, label, wrap=True)
 
     def wishes(self, *, original: bool = False) -> list[Wish]:
         self.rank = Rank.ORIGINAL if original else Rank.GRADIENT
-        needs = Needs(replaces=False, joint=True)
-        before = FunctionTap(self.before, self.label, after=False, rank=Rank.GRADIENT, needs=needs)
-        return [Wish(self._module(), before), Wish(self._module(), self)]
+        entrance = self.entrance(self.label, Needs(replaces=False, joint=True), Rank.GRADIENT)
+        return [Wish(self._module(), entrance), Wish(self._module(), self)]
 
-    def before(self, module: Any, args: Any, kwargs: Any) -> Any:
-        if self._session is not None and not self._session.sees_this_context():
-            return None
+    def begin(self, module: Any, args: Any, kwargs: Any) -> tuple[_BackwardCall, Joining]:
         call = _BackwardCall(self.label, self._hook, self._backend.lasting(module), self._inputs.of(args))
-        joint = self._backend.joined_inputs(call.with_inputs, call.note_output, self._memory)
-        new_args, new_kwargs = joint.enter(args, kwargs)
-        self._pending.put(new_kwargs, (call, joint))
-        return None if new_args is args and new_kwargs is kwargs else (new_args, new_kwargs)
+        return call, self._backend.joined_inputs(call.with_inputs, call.note_output, self._memory)
 
-    whole_calls_only = False  # it looks itself: a wrapper would count as somebody who has the output
-
-    def __call__(self, module: Any, args: Any, kwargs: Any, output: Any = GONE) -> Any:
-        references = getrefcount(output)
-        if output is GONE or (entry := self._pending.take(kwargs)) is None:
-            return None
-        call, joint = entry
+    def end(self, call: _BackwardCall, passage: Joining, output: Any, number: int, references: int) -> Any:
         call.outputs = self._outputs.of(output)
-        if joint.live:
-            new = joint.leave(output, call_number(self, module, args), references)
-        else:
-            new = self._backend.joined(output, call.without_inputs, call_number(self, module, args), references)
-        return None if new is output else new
+        if passage.live:
+            return passage.leave(output, number, references)
+        return self._backend.joined(output, call.without_inputs, number, references)
 
 
 class _BackwardCall:

@@ -54,9 +54,10 @@ class Pending:
     def __init__(self) -> None:
         self._entries: dict[tuple[int, int], _Entry] = {}
 
-    def put(self, kwargs: Any, entry: Any) -> None:
+    def put(self, came: Any, kwargs: Any, entry: Any) -> None:
+        """Notes the entry of a call whose kwargs were `came`; those that go on are `kwargs`."""
         key = id(kwargs), get_ident()
-        self._entries[key] = _Entry(next(_numbers), kwargs_of_call(kwargs), entry, self._entries.get(key))
+        self._entries[key] = _Entry(next(_numbers), kwargs_of_call(came, kwargs), entry, self._entries.get(key))
 
     def take(self, kwargs: Any) -> Any:
         """The entry of the call with these kwargs; None where there is none."""

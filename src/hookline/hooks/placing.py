@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+import warnings
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -25,6 +26,25 @@ def callers_line() -> str:
     """`file.py:12` of the nearest caller outside hookline: who attached something."""
     frame = callers_frame()
     return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
+
+
+def renamed(verb: str, old: str, value: Any, new: str, given: bool) -> Any:
+    """`value` of the argument `old`, which is called `new` now; warns at the caller's line.
+
+    InvalidArgument where `new` was `given` as well.
+    """
+    if given:
+        raise InvalidArgument(f"{verb}({old}=..., {new}=...): these are one argument; give {new}= alone.")
+    frame = callers_frame()
+    warnings.warn_explicit(
+        f"{verb}({old}=...) goes with the next version: it is {new}= now.",
+        DeprecationWarning,
+        frame.f_code.co_filename,
+        frame.f_lineno,
+        module=frame.f_globals.get("__name__"),  # Python shows such warnings of a user's own script
+        registry=frame.f_globals.setdefault("__warningregistry__", {}),
+    )
+    return value
 
 
 def needs_callable(who: str, what: str, thing: Any, count: int) -> None:

@@ -72,10 +72,14 @@ class Session:
         undoing.noted(self.close)
         self._enter(beside=False)
 
-    def sees_this_context(self) -> bool:
-        """Whether what happens in the current context belongs to this session."""
+    def sees_this_context(self, while_leaving: bool = False) -> bool:
+        """Whether what happens in the current context belongs to this session.
+
+        With `while_leaving` also after it was closed: where values arrive later, those of a block's last calls
+        come when its taps are taken off.
+        """
         mine = opened()
-        return self.is_open and (not mine or self.number in mine)
+        return (self.is_open or while_leaving) and (not mine or self.number in mine)
 
     @changing
     def _enter(self, *, beside: bool) -> None:

@@ -9,17 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from hookline.fastai.learner import signals
 from hookline.integrations.watcher import Watcher
 from hookline.optional import need
-
-
-def signals() -> tuple[type[BaseException], ...]:
-    """The exceptions by which fastai's callbacks steer a training; they mean no error."""
-    core = need("fastai.callback.core", "fastai")
-    return tuple(
-        getattr(core, f"Cancel{what}Exception")
-        for what in ("Batch", "Backward", "Epoch", "Fit", "Step", "Train", "Valid")
-    )
 
 
 class WatchCallback(Watcher):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Any, Self
 
-from hookline.integrations.guard import Guard
+from hookline.guard import Guard
 from hookline.rows import Row
 from hookline.schedule import Schedule
 from hookline.sinks.protocol import sinks_of

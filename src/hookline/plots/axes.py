@@ -8,7 +8,7 @@ from hookline.errors import InvalidArgument, NoSuchSite, near
 from hookline.globs import matcher
 from hookline.optional import need
 from hookline.rows import Row
-from hookline.sites import label_of
+from hookline.site import label_of
 
 FEW = 10
 """Up to this many sites have a legend of their own; more get colours by depth and a bar."""

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import overload
 
-from hookline.hooks.recording import Recording
-from hookline.hooks.saving import open_recording
+from hookline.recording.loading import open_recording
+from hookline.recording.recording import Recording
 from hookline.sinks.database import Kept
 from hookline.sinks.opening import check_plain
 

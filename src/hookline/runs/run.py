@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from hookline.errors import InvalidArgument, RunError
-from hookline.hooks.budget import parse_bytes
 from hookline.optional import need
+from hookline.recording.budget import parse_bytes
 from hookline.rows import IDENTITY, Row
 from hookline.runs.arrays import Columns, joined, with_histograms
 from hookline.runs.asking import Chosen, bounds, check_stat, chosen_series, within

@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from hookline.rows import Row
-from hookline.sites import label_of
+from hookline.site import label_of
 
 COLUMNS = ("mean", "std", "min", "max", "near_zero")
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hookline.rows import FIXED, Row
-from hookline.sites import label_of
+from hookline.site import label_of
 
 STATS = ("mean", "std", "absmax", "near_zero", "nan", "inf")
 """Sent where nobody says which; and whatever else a row has, as `ratio` or a statistic of your own."""

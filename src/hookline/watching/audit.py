@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from hookline.audit import Audit, AuditEntry, times
 from hookline.backends.protocol import Backend
-from hookline.hooks.audit import Audit, AuditEntry, times
 from hookline.hooks.reasons import joined, no_gradient, told, why_silent
 from hookline.hooks.select import Tree
 from hookline.watching.operators import WatchedOps
-from hookline.watching.taps import OutputWatcher
+from hookline.watching.taps import SiteWatcher
 from hookline.watching.weights import Weights
 
 
@@ -21,7 +21,7 @@ class Seen:
 
     backend: Backend
     tree: Tree
-    watchers: Sequence[OutputWatcher]
+    watchers: Sequence[SiteWatcher]
     weights: Weights | None
     ops: WatchedOps | None
     recorded: bool
@@ -40,7 +40,7 @@ def audited(seen: Seen) -> Audit:
     return Audit(entries)
 
 
-def _sites(seen: Seen) -> list[tuple[OutputWatcher, str | None]]:
+def _sites(seen: Seen) -> list[tuple[SiteWatcher, str | None]]:
     fired = [one.place.name for one in seen.watchers if one.fired]
     silent = {one.place.name for one in seen.watchers if not one.fired}
     any_gradient = any(one.heard for one in seen.watchers)
@@ -66,7 +66,7 @@ def _sites(seen: Seen) -> list[tuple[OutputWatcher, str | None]]:
     return found
 
 
-def _why_never(seen: Seen, one: OutputWatcher, by_code: Callable[[], str]) -> str | None:
+def _why_never(seen: Seen, one: SiteWatcher, by_code: Callable[[], str]) -> str | None:
     if not seen.recorded:
         return "no step was recorded: `every` chose none"
     if one.broken:

@@ -11,16 +11,16 @@ from threading import get_ident
 from types import TracebackType
 from typing import Any
 
+from hookline.audit import Audit
 from hookline.backends.protocol import COUNTING, Backend, FunctionTap, Label, Rank, Wish
 from hookline.backends.undoing import Undoing
 from hookline.errors import InvalidArgument
-from hookline.hooks.audit import Audit
 from hookline.hooks.entering import Enterable
-from hookline.hooks.keeping import facts_of
-from hookline.hooks.operators import Chosen
+from hookline.hooks.ops import Chosen
 from hookline.hooks.placing import callers_line
 from hookline.hooks.select import Place, Tree
 from hookline.hooks.session import Session, opened
+from hookline.recording.keeping import facts_of
 from hookline.reporting import report
 from hookline.rows import Row
 from hookline.schedule import Schedule
@@ -30,7 +30,7 @@ from hookline.watching.operators import WatchedOps
 from hookline.watching.progress import Progress
 from hookline.watching.steps import Gathered, Wanted
 from hookline.watching.table import Table
-from hookline.watching.taps import FullWatcher, OutputWatcher
+from hookline.watching.taps import FullWatcher, OutputWatcher, SiteWatcher
 from hookline.watching.weights import Weights, parameters_of
 
 
@@ -68,7 +68,7 @@ class Watch(Enterable, Undoing):
         named = params if callable(params) else partial(parameters_of, backend, places)
         self._weights = Weights(backend, named, self.gathered.add) if params else None
         self._taps: Undoing | None = None
-        self._watchers: list[OutputWatcher] = []
+        self._watchers: list[SiteWatcher] = []
         self._chosen = ops
         self._ops: WatchedOps | None = None
         self._line = ""

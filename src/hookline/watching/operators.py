@@ -7,7 +7,7 @@ from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hookline.backends.operators import FORWARD, Operator, Step
-from hookline.hooks.operators import Chosen
+from hookline.hooks.ops import Chosen
 from hookline.watching.steps import Key
 
 if TYPE_CHECKING:

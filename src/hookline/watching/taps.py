@@ -7,11 +7,10 @@ from functools import partial
 from sys import getrefcount
 from typing import TYPE_CHECKING, Any
 
-from hookline.backends.protocol import FunctionTap, Label, Needs, Tap, Wish
-from hookline.backends.tap import GONE
-from hookline.hooks.pending import Pending, call_number
+from hookline.backends.protocol import Label, Listening, Needs, Tap, Wish
+from hookline.hooks.pending import call_number
 from hookline.hooks.select import Place
-from hookline.hooks.session import opened
+from hookline.hooks.site_tap import SiteTap
 from hookline.trees import leaves
 from hookline.watching.steps import Key, Visit
 
@@ -19,47 +18,35 @@ if TYPE_CHECKING:
     from hookline.watching.block import Watch
 
 
-class OutputWatcher(Tap):
-    """Reduces the outputs of one site and, where asked, the gradients of these."""
+_Call = tuple[Key | None, Visit]
+"""What is known of a call until it ends; no key where it repeats an earlier one."""
 
-    kwargs = False
+
+class SiteWatcher:
+    """What is known of one site while it is watched; a tap itself, since there is one for every module."""
+
+    label: Label
+    needs: Needs
+    elsewhere = 0
+    """How many calls belonged to other blocks."""
 
     def __init__(self, watch: Watch, place: Place, label: Label) -> None:
+        super().__init__()
         self.watch, self.place, self.label = watch, place, label
         self.visits: list[Visit] = []
         self.ended = 0
-        self.fired = self.heard = self.repeats = self.elsewhere = 0  # over all steps, for the audit
+        self.fired = self.heard = self.repeats = 0  # over all steps, for the audit
         self.broken: str | None = None
         self.remark: str | None = None
         self.needs = Needs(inputs=False, replaces=False, grads=watch.grads, statistics=watch.gathered.statistics)
 
+    @property
+    def under_way(self) -> int:
+        """How many calls were entered and never left, where that is known."""
+        return 0
+
     def wishes(self) -> list[Wish]:
-        return [Wish(self.place.module, self)]
-
-    def __call__(self, module: Any, args: Any, output: Any) -> Any:
-        references = getrefcount(output)
-        if not self.belongs_here():
-            return None
-        visit, repeated = self.visit()
-        key = Key(self.place.name, "output", visit, self.watch.mode)
-        if not repeated:
-            self.end(visit)
-            self.reduce(key, output)
-        if not self.watch.grads:
-            return None
-        hear = partial(self.hear, key._replace(kind="grad_output"))
-        new = self.watch.backend.heard(output, hear, call_number(self, module, args), references)
-        return None if new is output else new
-
-    under_way = 0
-    """How many calls were entered and never left, where that is known."""
-
-    def belongs_here(self) -> bool:
-        mine = opened()
-        if mine and self.watch.session.number not in mine:
-            self.elsewhere += 1
-            return False
-        return self.broken is None
+        raise NotImplementedError
 
     def new_forward(self) -> None:
         """Calls are counted from 0 again."""
@@ -76,7 +63,7 @@ class OutputWatcher(Tap):
         self.visits.append(visit)
         return visit, False
 
-    def end(self, visit: Visit) -> None:
+    def count(self, visit: Visit) -> None:
         """Numbers calls in the order in which they end, as a recording and torch's own hooks have them."""
         visit.number, self.ended = self.ended, self.ended + 1
         self.fired += 1
@@ -99,57 +86,74 @@ class OutputWatcher(Tap):
             warnings.warn(f"watching {key.site!r} {failed}", stacklevel=2)
 
 
-class FullWatcher(OutputWatcher):
+class OutputWatcher(SiteWatcher, Tap):
+    """Reduces the outputs of one site and, where asked, the gradients of these."""
+
+    kwargs = False
+
+    def wishes(self) -> list[Wish]:
+        return [Wish(self.place.module, self)]
+
+    def __call__(self, module: Any, args: Any, output: Any) -> Any:
+        references = getrefcount(output)
+        if not self.watch.session.sees_this_context(while_leaving=True):
+            self.elsewhere += 1
+            return None
+        if self.broken is not None:
+            return None
+        visit, repeated = self.visit()
+        key = Key(self.place.name, "output", visit, self.watch.mode)
+        if not repeated:
+            self.count(visit)
+            self.reduce(key, output)
+        if not self.watch.grads:
+            return None
+        hear = partial(self.hear, key._replace(kind="grad_output"))
+        new = self.watch.backend.heard(output, hear, call_number(self, module, args), references)
+        return None if new is output else new
+
+
+class FullWatcher(SiteTap, SiteWatcher):
     """Reduces inputs as well, and the gradients of these."""
 
-    kwargs = True
+    while_leaving = True
 
     def __init__(self, watch: Watch, place: Place, label: Label) -> None:
-        super().__init__(watch, place, label)
-        self.pending = Pending()
+        SiteTap.__init__(self)
+        SiteWatcher.__init__(self, watch, place, label)
+        self.session = watch.session
         self.memory = watch.backend.site_memory(place.module)
         self.needs = self.needs._replace(inputs=True)
         # One for all steps: taps that are known already need no new program where one is compiled.
-        self.entrance = FunctionTap(self.before, label, after=False, needs=self.needs)
-
-    @property
-    def under_way(self) -> int:  # type: ignore[override]
-        return len(self.pending)
+        self._entrance = self.entrance(label, self.needs)
 
     def wishes(self) -> list[Wish]:
-        return [Wish(self.place.module, self.entrance), Wish(self.place.module, self)]
+        return [Wish(self.place.module, self._entrance), Wish(self.place.module, self)]
 
-    def before(self, module: Any, args: Any, kwargs: Any) -> Any:
-        if not self.belongs_here():
+    def begin(self, module: Any, args: Any, kwargs: Any) -> tuple[_Call, Listening | None] | None:
+        if self.broken is not None:
             return None
         watch = self.watch
         visit, repeated = self.visit()
         key = Key(self.place.name, "input", visit, watch.mode)
         if not repeated:
             self.reduce(key, (args, kwargs))
-        listener, new_args, new_kwargs = None, args, kwargs
+        listener = None
         if watch.grads:
             listener = watch.backend.listener(
                 partial(self.hear, key._replace(kind="grad_input")),
                 partial(self.hear, key._replace(kind="grad_output")),
                 self.memory,
             )
-            new_args, new_kwargs = listener.enter(args, kwargs)
-        self.pending.put(new_kwargs, (None if repeated else key, visit, listener))
-        return None if new_args is args and new_kwargs is kwargs else (new_args, new_kwargs)
+        return (None if repeated else key, visit), listener
 
-    whole_calls_only = False  # it looks itself: a wrapper would count as somebody who has the output
-
-    def __call__(self, module: Any, args: Any, kwargs: Any, output: Any = GONE) -> Any:  # type: ignore[override]
-        references = getrefcount(output)
-        if output is GONE or (entry := self.pending.take(kwargs)) is None:
-            return None
-        key, visit, listener = entry
+    def end(self, call: _Call, passage: Listening | None, output: Any, number: int, references: int) -> Any:
+        key, visit = call
         if key is not None:
-            self.end(visit)
+            self.count(visit)
             self.reduce(key._replace(kind="output"), output)
-        if listener is None:
-            return None
-        new = listener.leave(output, call_number(self, module, args), references)
-        self.remark = listener.remark or self.remark
-        return None if new is output else new
+        if passage is None:
+            return output
+        new = passage.leave(output, number, references)
+        self.remark = passage.remark or self.remark
+        return new

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from hookline.backends import resolve
-from hookline.hooks.operators import Chosen, Ops
+from hookline.hooks.ops import Chosen, Ops
+from hookline.hooks.placing import renamed
 from hookline.hooks.select import Tree, select
 from hookline.lines.registry import find
 from hookline.schedule import Schedule, as_schedule
@@ -19,6 +20,9 @@ from hookline.sinks.protocol import sinks_of
 from hookline.watching.block import Watch
 from hookline.watching.steps import Wanted
 from hookline.watching.table import Table
+
+HISTORY = 1000
+"""So many steps stay in memory, unless told otherwise."""
 
 
 def watch(
@@ -34,11 +38,12 @@ def watch(
     stats: Sequence[str] = (),
     channels: int | None = None,
     scaler: Any = None,
-    keep: int = 1000,
+    history: int = HISTORY,
     to: str | Path | Sink | Sequence[str | Path | Sink] = (),
     resume: bool = False,
     progress: bool | None = None,
     modules: Iterable[tuple[str, Any]] | None = None,
+    keep: int | None = None,
 ) -> Watch:
     """A context manager that gives statistics of activations, gradients and parameters, step by step.
 
@@ -48,15 +53,15 @@ def watch(
     with rows "output" and, in a backward, "grad". `stats` names
     more statistics of `hookline.lines.registry` ("p99", your own); `channels` is a dimension along
     which activations and their gradients are also reduced one by one. `scaler` is the GradScaler in
-    use, if any: gradients of activations are then given unscaled. Memory keeps the last `keep`
-    steps, sinks (`to`: the folder of a run, which `open_run` reads, one of `hookline.sinks`, your own, or
+    use, if any: gradients of activations are then given unscaled. Memory has the last `history`
+    steps (1000), sinks (`to`: the folder of a run, which `open_run` reads, one of `hookline.sinks`, your own, or
     several in a list) get all. A folder that holds a run is refused; with `resume` the run goes on after its last
     step, and "runs/a-*" gives each run the next number. `progress` shows a line with the step; by default in
     terminals only, while nobody else draws there. A block that is entered by `start()` lasts until `stop()`, or
     until the process ends.
     `params` are watched wherever the framework tells of its optimizers' steps.
     Where a model keeps its parts in its own way, `modules` are the (name, module) pairs that `where`
-    chooses from, and `params` may be a function that gives the parameters.
+    chooses from, and `params` may be a function that gives the parameters. `keep` is the old name of `history`.
 
     >>> import torch
     >>> model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU())
@@ -71,6 +76,8 @@ def watch(
     >>> w.rows("1", kind="output")[0]["count"]
     20
     """
+    if keep is not None:
+        history = renamed("watch", "keep", keep, "history", history != HISTORY)
     backend = resolve(model)
     needed = {"watch": True, "watch_grads": grads, "watch_params": bool(params)}
     for feature, wanted in needed.items():
@@ -85,7 +92,7 @@ def watch(
         tree,
         select(tree, where),
         as_schedule(every),
-        Table(keep, sinks_of(to, resume=resume)),
+        Table(history, sinks_of(to, resume=resume)),
         Wanted(histogram, tuple(stats), channels),
         inputs=inputs,
         grads=grads,

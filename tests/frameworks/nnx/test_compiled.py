@@ -363,18 +363,18 @@ def test_an_error_of_a_hook_in_compiled_code_comes_with_its_site_and_type():
     assert hookline.installed(model) == []
 
 
-def test_an_error_of_keep_is_told_and_ends_no_training():
+def test_an_error_of_reduce_is_told_and_ends_no_training():
     model = Chain()
 
     def fails(tensor):
         raise KeyError("mine")
 
     with (
-        pytest.warns(UserWarning, match="keep .*raised KeyError"),
-        hookline.record(model, keep=fails) as rec,
+        pytest.warns(UserWarning, match="reduce .*raised KeyError"),
+        hookline.record(model, reduce=fails) as rec,
     ):
         equal(run(model, X), X * 30)
-    assert all("keep function raised" in (entry.why or "") for entry in rec.audit())
+    assert all("reduce function raised" in (entry.why or "") for entry in rec.audit())
     assert type(model) is Chain
     equal(run(model, X), X * 30)
 

@@ -165,7 +165,7 @@ def test_rows_can_be_read_while_training_goes_on():
 def test_a_long_compiled_loop_does_not_pile_up_events():
     model = Times(2)
     run = nnx.jit(lambda model, x: jax.lax.scan(lambda c, _: (model(c) * 0.5, None), x, length=MANY)[0])
-    with hookline.watch(model, grads=False, histogram=False, progress=False, keep=10 * MANY) as w:
+    with hookline.watch(model, grads=False, histogram=False, progress=False, history=10 * MANY) as w:
         for _ in range(2):
             run(model, jnp.ones(3))
         rows = w.rows("", kind="output")

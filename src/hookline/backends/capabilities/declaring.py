@@ -41,6 +41,7 @@ FEATURES = {
     "source": "`source`",
     "state_hooks": "`register_state_dict_pre_hook` and its kin",
     "compiled": "hooks on compiled code",
+    "export": "`exported.mark`, `exported.with_statistics`: values of programs that are exported",
 }
 """What a user may ask for, and how the docs call it."""
 

@@ -31,6 +31,7 @@ FRAMEWORK = Framework(
             "set_context(mode=PYNATIVE_MODE) and no ms.jit around these cells, MS_JIT=0 in the environment, "
             "or sites (where=) outside of what is compiled",
         ),
+        export=No("it is for programs of torch.export", "record or watch the model itself"),
     ),
     compiles="graph mode and ms.jit",
 )

@@ -30,6 +30,7 @@ FRAMEWORK = Framework(
             "a Block writes its parameters in C++, without a state dict",
             "change what net._collect_params_with_prefix() gives, then call net.save_parameters",
         ),
+        export=No("it is for programs of torch.export", "record or watch the model itself"),
     ),
     compiles="hybridize()",
 )

@@ -29,6 +29,7 @@ FRAMEWORK = Framework(
             "NNX has no state dict: nnx.split and nnx.state give values to plain functions",
             "change what nnx.state(model) gives before you save it",
         ),
+        export=No("it is for programs of torch.export", "record or watch the model itself"),
     ),
     compiles="nnx.jit and jax.jit",
 )

@@ -28,6 +28,7 @@ from hookline.backends.torch import (
 )
 from hookline.backends.torch.compiled.listened import subscriptions
 from hookline.backends.torch.eager.mode import operator_names
+from hookline.backends.torch.exporting import WithStatistics, listen, place_marks
 from hookline.backends.torch.fakes.tracing import traced_run
 from hookline.errors import InvalidArgument
 
@@ -70,6 +71,9 @@ class TorchBackend(Immediate):
     joined = staticmethod(gradients.joined)
     needs_gradient = staticmethod(gradients.needs_gradient)
     tapped = staticmethod(gradients.tapped)
+    place_marks = staticmethod(place_marks)
+    hear_marks = staticmethod(listen)
+    with_statistics = staticmethod(WithStatistics)
     place_state_hook = staticmethod(state.place_state_hook)
     replace_forward = staticmethod(taps.replace_forward)
     held_weights = staticmethod(weights.held_weights)

@@ -19,7 +19,9 @@ def write_safetensors(path: Path, tensors: dict[str, torch.Tensor], metadata: di
     plain: dict[str, torch.Tensor] = {}
     for key, tensor in tensors.items():
         if tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_nested:
-            raise RunError(f"a {tensor.layout} tensor can't be saved as safetensors; use keep= to make it dense.")
+            raise RunError(
+                f"a {tensor.layout} tensor can't be saved as safetensors; use reduce= to make it dense."
+            )
         if tensor.dtype in COMPLEX:
             metadata = {**metadata, f"complex:{key}": COMPLEX[tensor.dtype]}
             tensor = torch.view_as_real(tensor.resolve_conj())

@@ -123,7 +123,8 @@ def not_exported(feature: str) -> Unsupported:
         backend="torch",
         feature=f"{feature} while torch.export makes a program",
         why="what it calls is in this process, and the program runs in others",
-        instead="use hookline.mark for values; edits and hooks that replace stay in a program with strict=False",
+        instead="use hookline.exported.mark for values; edits and hooks that replace stay in a program "
+        "with strict=False",
     )
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import hookline
 from hookline.testing.conformance import reference
 from hookline.testing.conformance.adapter import Adapter, Array, ramp
-from hookline.testing.conformance.checking import check, equal
+from hookline.testing.conformance.checking import check, close, equal
 
 X = ramp(2, 3)
 
@@ -135,6 +135,15 @@ def a_trace_has_the_order_of_execution(adapter: Adapter) -> None:
     assert hookline.trace(adapter.build("chain"), (2, 3)).names == ["first", "block.inner", "block", "last"]
 
 
+@check()
+def sites_are_listed_with_their_types(adapter: Adapter) -> None:
+    model = adapter.build("chain")
+    found = hookline.sites(model, ["first", "block.**"])
+    assert list(found) == ["first", "block.inner"] and set(found.values()) == {type(model.first).__name__}
+    shared = hookline.sites(adapter.build("shared"))
+    assert len(shared) == 2 and shared.aliases in ({"a": ("b",)}, {"b": ("a",)})
+
+
 @check("source")
 def the_source_of_a_forward_is_shown(adapter: Adapter) -> None:
     model = adapter.build("mlp")
@@ -148,6 +157,25 @@ def hooks_on_the_state_dict_run(adapter: Adapter) -> None:
     with hookline.register_state_dict_post_hook(model, lambda m, state, prefix, meta: seen.append(prefix), "fc1"):
         adapter.state(model)
     assert seen == ["fc1."]
+
+
+@check("export")
+def values_of_an_exported_model_are_marked(adapter: Adapter) -> None:
+    model = adapter.build("chain")
+    seen: dict[str, Any] = {}
+    with hookline.exported.mark(model, "first"), hookline.exported.on_mark(seen.__setitem__):
+        equal(adapter.run(model, X), X * 30, adapter)
+    equal(seen.pop("first"), X * 2, adapter)
+    adapter.run(model, X)
+    assert seen == {} and hookline.installed(model) == []
+
+
+@check("export")
+def a_model_returns_its_statistics(adapter: Adapter) -> None:
+    model = hookline.exported.with_statistics(adapter.build("chain"), "first")
+    output, told = model(adapter.tensor(X))
+    equal(output, X * 30, adapter)
+    close(adapter.array(told["first"])[model.statistics.index("mean")], (X * 2).mean(), adapter)
 
 
 @check("compiled", "record", "edit")

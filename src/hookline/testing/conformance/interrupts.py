@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import sys
 import warnings
@@ -44,12 +45,17 @@ def _cut(adapter: Adapter, name: str, block: Callable[[Any], Any]) -> None:
 def _silence() -> Iterator[None]:
     """Nothing is said of interrupts that Python drops in finalizers, and of blocks that were never entered."""
     before, sys.unraisablehook = sys.unraisablehook, lambda dropped: None
+    collects = gc.isenabled()
+    gc.disable()  # so that what is made in here is young, and found at the end
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
+            gc.collect(0)  # a block that was cut short while it was made says so when it dies
     finally:
         sys.unraisablehook = before
+        if collects:
+            gc.enable()
 
 
 def _told(*values: Any) -> None:

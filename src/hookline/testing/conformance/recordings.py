@@ -165,7 +165,7 @@ def missing_gradients_are_reported(adapter: Adapter) -> None:
 @check("record")
 def keep_reduces_what_is_stored(adapter: Adapter) -> None:
     model = adapter.build("chain")
-    with hookline.record(model, "first", keep=lambda tensor: tensor[0:1]) as rec:
+    with hookline.record(model, "first", reduce=lambda tensor: tensor[0:1]) as rec:
         adapter.run(model, X)
     equal(rec["first"].output, X[0:1] * 2, adapter)
 

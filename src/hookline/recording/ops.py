@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 from hookline.backends.operators import FORWARD, Operator, Step
 from hookline.backends.protocol import Label
 from hookline.backends.undoing import Undoing
-from hookline.hooks.calls import Call, SiteRecord
-from hookline.hooks.operators import Chosen, means
+from hookline.hooks.ops import Chosen, means
+from hookline.recording.calls import Call, SiteRecord
 
 if TYPE_CHECKING:
-    from hookline.hooks.record import Recorder
+    from hookline.recording.recorder import Recorder
 
 
 class RecordedOps:
@@ -26,9 +26,9 @@ class RecordedOps:
     sources = False
 
     def __init__(self, recorder: Recorder, chosen: Chosen) -> None:
-        self.inputs = recorder.inputs
+        self.inputs = recorder._inputs
         self._recorder: Recorder | None = recorder
-        self._chosen, self._grads = chosen, recorder.grads
+        self._chosen, self._grads = chosen, recorder._grads
         self._store = recorder._store
         self._sites: dict[str, SiteRecord] = {}
         self._seen: set[Operator] = set()
@@ -37,13 +37,13 @@ class RecordedOps:
     def place(self, undoing: Undoing, model: Any, label: Label) -> None:
         """Attaches to the modules of the recording."""
         assert self._recorder is not None
-        places = {site.place.name: site.place.module for site in self._recorder.sites}
+        places = {site.place.name: site.place.module for site in self._recorder._sites}
         self._recorder._backend.hook_operators(undoing, model, places, self, label)
 
     def is_mine(self) -> bool:
         """Whether operators that run in the current context are this recording's."""
         recorder = self._recorder
-        return recorder is not None and recorder.belongs_here()
+        return recorder is not None and recorder._session.sees_this_context(while_leaving=True)
 
     def explain(self) -> None:
         """Has the audit tell of each pattern by which no operator ran; the recording is over then."""
@@ -54,7 +54,7 @@ class RecordedOps:
             if not any(means(pattern, operator) for operator in self._seen):
                 silent = SiteRecord(f"*/{pattern}", (), None)
                 silent.why = "no operator of that name ran in the modules chosen"
-                recorder.recording.add(silent)
+                recorder.recording._add(silent)
 
     @property
     def key(self) -> Hashable:
@@ -76,12 +76,12 @@ class RecordedOps:
             site = self._sites[step.site] = SiteRecord(step.site, (), store)
             site.op = step.operator.name
             self._seen.add(step.operator)
-            recorder.recording.add(site)
-            recorder.recording.fire(site)
-        order = next(recorder.order)
+            recorder.recording._add(site)
+            recorder.recording._fire(site)
+        order = next(recorder._order)
         stored = store.tree(output, step.site)
         if not self.inputs:
-            site.outputs.append((order, stored))
+            site._outputs.append((order, stored))
             return
         kept = Call(step.site, order, store)
         kept._output, kept._input, kept._kwargs = stored, self._pending.take(step), {}

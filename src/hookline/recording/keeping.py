@@ -10,8 +10,8 @@ from typing import Any
 from hookline.backends.capabilities import capabilities
 from hookline.backends.protocol import Backend
 from hookline.errors import InvalidArgument
-from hookline.hooks.recording import Recording
 from hookline.hooks.select import Place
+from hookline.recording.recording import Recording
 
 
 def facts_of(backend: Backend, places: Iterable[Place]) -> dict[str, Any]:

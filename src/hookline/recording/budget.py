@@ -13,7 +13,7 @@ from typing import Any
 
 from hookline.backends.changing import Alone
 from hookline.errors import InvalidArgument, RecordingTooLarge
-from hookline.hooks.files import read_tensor, write_tensors
+from hookline.recording.files import read_tensor, write_tensors
 
 UNITS = {"": 1, "K": 1000, "M": 1000**2, "G": 1000**3, "T": 1000**4}
 BINARY = {"K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4}

@@ -1,8 +1,7 @@
-"""Saving: a recording as one safetensors file, and back.
+"""Loading: a recording that `Recording.save` wrote, read back.
 
-Tensors are the file's tensors; structure, names and audit are JSON in its metadata. Nothing in it is
-executed when it is read: a namedtuple or dataclass comes back as a plain class of the same name and
-fields, an object that is neither data nor tensor as an Opaque with its repr.
+Nothing in the file is executed when it is read: a namedtuple or dataclass comes back as a plain class of the same
+name and fields, an object that is neither data nor tensor as an Opaque with its repr.
 """
 
 from __future__ import annotations
@@ -15,21 +14,17 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from hookline.backends import named
-from hookline.branches import Branch, inside
 from hookline.errors import RunError, printable
-from hookline.hooks.budget import Cell
-from hookline.hooks.calls import MISSING, Call, SiteRecord, loaded
-from hookline.hooks.files import UNREADABLE, reader_of, write_tensors
-from hookline.hooks.recording import Recording
+from hookline.recording.budget import Cell
+from hookline.recording.calls import Call, SiteRecord
+from hookline.recording.files import UNREADABLE, reader_of
+from hookline.recording.recording import Recording
+from hookline.recording.saving import GRADS, TREES, VERSION
 from hookline.trees import Slot
 
-VERSION = 1
 MOST_HEADER = 100_000_000
 """As long as safetensors allows a header to be."""
 MOST_FIELDS = 1000
-TREES = ("_output", "_input", "_kwargs", "_template_in", "_template_out")
-GRADS = ("_grads_in", "_grads_out")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -37,17 +32,6 @@ class Opaque:
     """What a saved recording tells of an object that is neither data nor tensor."""
 
     text: str
-
-
-def save_recording(recording: Recording, path: Path) -> Path:
-    """Writes `recording` to `path` and returns it."""
-    backend = named(recording.backend)
-    backend.framework.need("save")
-    writer = _Writer(backend.tensor)
-    sites = [_site_to_json(site, writer) for site in recording._asked.values()]
-    header = {"version": VERSION, "backend": recording.backend, "names": recording.names, "sites": sites}
-    write_tensors(path, writer.tensors, {"hookline": json.dumps(header)}, recording.backend)
-    return path
 
 
 def load_recording(path: str | Path) -> Recording:
@@ -91,7 +75,7 @@ def _recording(path: Path, *, in_memory: bool) -> Recording:
         sites = [_site_from_json(entry, tensors) for entry in header["sites"]]
         recording = Recording(sites, backend)
         for name in header["names"]:
-            recording.fire(recording[name])
+            recording._fire(recording[name])
     except UNREADABLE as error:
         raise RunError(f"{path} is not a recording of hookline, or is damaged: {printable(error)}") from error
     return recording
@@ -109,46 +93,6 @@ def _header(path: Path) -> dict[str, Any]:
     if not isinstance(header, dict) or type(header["version"]) is not int:
         raise ValueError("it has no header of hookline's")
     return header
-
-
-class _Writer:
-    """Turns structures into JSON and gathers their tensors under numbers."""
-
-    def __init__(self, tensor: type) -> None:
-        self._tensor = tensor
-        self.tensors: dict[str, Any] = {}
-
-    def tree(self, tree: Any, above: tuple[int, ...] = ()) -> Any:
-        if isinstance(tree, self._tensor):
-            key = str(len(self.tensors))
-            self.tensors[key] = tree
-            return {"tensor": key}
-        if tree is None or isinstance(tree, (bool, int, float, str)):
-            return {"value": tree}
-        if isinstance(tree, complex):
-            return {"complex": [tree.real, tree.imag]}
-        if isinstance(tree, Slot):
-            return {"slot": tree.index}
-        if isinstance(tree, Branch):
-            tree = tree.made(tree.children)
-        if (branch := inside(tree, above)) is None:
-            return {"opaque": _shown(tree)}
-        keys, children, _ = branch
-        items = [self.tree(child, (*above, id(tree))) for child in children]
-        if hasattr(tree, "_fields"):
-            return {"namedtuple": type(tree).__name__, "keys": keys, "items": items}
-        if isinstance(tree, (tuple, list)):
-            return {"tuple" if isinstance(tree, tuple) else "list": items}
-        if dataclasses.is_dataclass(tree) and not isinstance(tree, dict):
-            return {"dataclass": type(tree).__name__, "keys": keys, "items": items}
-        return {"dict": [self.tree(key) for key in keys], "items": items}
-
-
-def _shown(thing: Any) -> str:
-    try:
-        return repr(thing)
-    except Exception:  # a user's __repr__, or a chain of objects without end
-        return f"<a {type(thing).__name__}>"
 
 
 def _tree(saved: Any, tensors: Any) -> Any:
@@ -185,28 +129,6 @@ def _plain_class(name: str, keys: tuple[str, ...], is_tuple: bool) -> Any:
     if len(keys) > MOST_FIELDS:
         raise ValueError(f"{name!r} has {len(keys)} fields")
     return namedtuple(name, keys) if is_tuple else dataclasses.make_dataclass(name, keys)
-
-
-def _site_to_json(site: SiteRecord, writer: _Writer) -> dict[str, Any]:
-    return {
-        "name": site.name,
-        "aliases": site.aliases,
-        "why": site.why,
-        "op": site.op,
-        "calls": [_call_to_json(call, writer) for call in site.calls],
-        "param_grads": None if site._param_grads is None else writer.tree(loaded(site._param_grads)),
-    }
-
-
-def _call_to_json(call: Call, writer: _Writer) -> dict[str, Any]:
-    saved: dict[str, Any] = {"order": call.order}
-    for name in TREES:
-        if (value := getattr(call, name)) is not MISSING:
-            saved[name] = writer.tree(loaded(value))
-    for name in GRADS:
-        if (grads := getattr(call, name)) is not None:
-            saved[name] = writer.tree(loaded(grads))
-    return saved
 
 
 def _site_from_json(saved: dict[str, Any], tensors: Any) -> SiteRecord:

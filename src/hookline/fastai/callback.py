@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any, Self
 from hookline.backends import resolve
 from hookline.backends.undoing import Undoing
 from hookline.errors import InvalidArgument
-from hookline.hooks.stored import Hooks
-from hookline.integrations.guard import Guard
-from hookline.integrations.loop import Loop
+from hookline.fastai.hooks import Hooks
+from hookline.fastai.learner import signals
+from hookline.fastai.loop import Loop
+from hookline.guard import Guard
 from hookline.schedule import every as every_so_many
 
 
@@ -185,8 +186,6 @@ class HookCallback:
 
     def _guarded(self) -> None:
         # A Learner tells its callbacks of its own Cancel...Exceptions and of no other.
-        from hookline.integrations.fastai import signals
-
         if self._guard is not None:
             self._guard.remove()
         self._guard = Guard(self.learn, "_with_events", self._failed, signals())

@@ -1,6 +1,6 @@
-"""Exporting: what stays of hookline in a model that is exported to run elsewhere.
+"""exported: what stays of hookline in a model that is exported to run elsewhere.
 
-Upstream: select (where), the torch backend; other frameworks have no such programs.
+Upstream: select (where), a backend.
 """
 
 from __future__ import annotations
@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from hookline.backends import resolve
-from hookline.backends.protocol import Label
-from hookline.errors import Unsupported
+from hookline.backends import named, resolve
+from hookline.backends.capabilities import capabilities
+from hookline.backends.protocol import Backend, Label
+from hookline.backends.undoing import Undoing
 from hookline.hooks.handles import Handle, attached
 from hookline.hooks.placing import callers_line, needs_callable
 from hookline.hooks.select import Tree, select
@@ -30,9 +31,9 @@ def mark(model: Any, where: Any = "**") -> Handle:
     ...     _ = program.module()(torch.ones(1, 2))
     0 (1, 3)
     """
-    exporting, places = _chosen(model, where, "mark")
-    label = Label("mark", "mark for export", "", callers_line())
-    return attached(exporting.place_marks, places, label)
+    backend, places = _chosen(model, where, "exported.mark")
+    label = Label("exported.mark", "mark for export", "", callers_line())
+    return attached(backend.place_marks, places, label)
 
 
 def on_mark(callback: Callable[[str, Any], Any]) -> Handle:
@@ -40,10 +41,14 @@ def on_mark(callback: Callable[[str, Any], Any]) -> Handle:
 
     Call it before a program with marks is loaded: it makes the operator known that stands in the program.
     """
-    from hookline.backends.torch import exporting
-
     needs_callable("on_mark", "callback", callback, 2)
-    return attached(exporting.listen, callback)
+
+    def listen(undoing: Undoing) -> None:
+        for name, framework in capabilities().items():
+            if framework.can("export"):
+                named(name).hear_marks(undoing, callback)
+
+    return attached(listen)
 
 
 def with_statistics(model: Any, where: Any = "**") -> Any:
@@ -57,20 +62,12 @@ def with_statistics(model: Any, where: Any = "**") -> Any:
     >>> dict(zip(model.statistics, told["0"].tolist()))["mean"]
     1.5
     """
-    exporting, places = _chosen(model, where, "with_statistics")
-    return exporting.WithStatistics(model, places)
+    backend, places = _chosen(model, where, "exported.with_statistics")
+    return backend.with_statistics(model, places)
 
 
-def _chosen(model: Any, where: Any, verb: str) -> tuple[Any, dict[str, Any]]:
+def _chosen(model: Any, where: Any, verb: str) -> tuple[Backend, dict[str, Any]]:
     backend = resolve(model)
-    if backend.name != "torch":
-        raise Unsupported(
-            backend=backend.name,
-            feature=verb,
-            why="it is for programs of torch.export",
-            instead="record or watch the model itself",
-        )
-    from hookline.backends.torch import exporting
-
+    backend.framework.need("export", verb)
     tree = Tree(backend.named_modules(model))
-    return exporting, {place.name: place.module for place in select(tree, where)}
+    return backend, {place.name: place.module for place in select(tree, where)}

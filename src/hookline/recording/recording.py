@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import TypeVar, overload
 
+from hookline.audit import Audit, AuditEntry
 from hookline.errors import NoSuchSite
-from hookline.hooks.audit import Audit, AuditEntry
-from hookline.hooks.calls import SiteRecord
+from hookline.recording.calls import SiteRecord
+from hookline.recording.saving import save_recording
+
+T = TypeVar("T")
 
 
-class Recording:
-    """What was recorded, by site; `names` are in order of execution."""
+class Recording(Mapping[str, SiteRecord]):
+    """What was recorded, by site: a mapping of the sites that fired, in order of execution.
+
+    A site that was asked for and stayed silent is no member of it, but can be looked up: its `why` tells why. Two
+    recordings are equal if they are the same object.
+    """
+
+    __eq__ = object.__eq__  # a mapping's own would compare tensors
+    __hash__ = object.__hash__
 
     def __init__(self, sites: list[SiteRecord], backend: str) -> None:
         self.backend = backend
-        self.settle: Callable[[], None] | None = None  # while the block is open: waits for what is on its way
+        self._settle: Callable[[], None] | None = None  # while the block is open: waits for what is on its way
         self._asked = {site.name: site for site in sites}
         self._fired: dict[str, SiteRecord] = {}
         self._aliases = {alias: site for site in sites for alias in site.aliases}
@@ -39,6 +50,16 @@ class Recording:
             raise NoSuchSite(name, self._asked, "(These are the sites that this recording was asked for.)")
         return site
 
+    @overload
+    def get(self, name: str, default: None = None) -> SiteRecord | None: ...
+    @overload
+    def get(self, name: str, default: T) -> SiteRecord | T: ...
+    def get(self, name: str, default: T | None = None) -> SiteRecord | T | None:
+        """The site of that name if it fired, else `default`."""
+        if name not in self:
+            return default
+        return self[name]
+
     def __contains__(self, name: object) -> bool:
         self._settled()
         return name in self._fired or (name in self._aliases and self._aliases[name].name in self._fired)
@@ -57,21 +78,19 @@ class Recording:
 
     def save(self, path: str | Path) -> Path:
         """Writes the recording to one safetensors file; `load_recording` reads it back."""
-        from hookline.hooks.saving import save_recording
-
         return save_recording(self, Path(path))
 
-    def add(self, site: SiteRecord) -> None:
+    def _add(self, site: SiteRecord) -> None:
         """Takes a site that was not known when the recording began: an operator that ran."""
         self._asked[site.name] = site
 
-    def fire(self, site: SiteRecord) -> None:
+    def _fire(self, site: SiteRecord) -> None:
         """Notes that `site` fired for the first time."""
         self._fired.setdefault(site.name, site)
 
     def _settled(self) -> None:
-        if self.settle is not None:
-            self.settle()
+        if self._settle is not None:
+            self._settle()
 
     def __repr__(self) -> str:
         return f"<recording of {len(self._fired)} sites, {sum(len(s.calls) for s in self._asked.values())} calls>"

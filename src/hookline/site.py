@@ -44,6 +44,10 @@ class Site:
         return cls(name, kind)
 
 
+class Recorded:
+    """What has an attribute for each kind: a recorded site or call, whose value `edit` may put elsewhere."""
+
+
 def label_of(row: Mapping[str, Any]) -> str:
     """What a row of statistics is shown as: its site, with the number of the call from the second on.
 

@@ -2,90 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from hookline.backends.protocol import Backend
-from hookline.errors import NotRecorded, RecordingTooLarge, Unsupported
-from hookline.hooks.budget import Budget, Cell
-from hookline.reporting import report
+from hookline.errors import NotRecorded, Unsupported
+from hookline.recording.budget import Cell
+from hookline.recording.store import Store
+from hookline.site import Recorded
 from hookline.trees import ONE, filled, leaves, map_leaves
 
 MISSING = object()
 ONE_ARGUMENT: tuple[Any, dict[str, Any]] = ((ONE,), {})
 
 
-class Store:
-    """Turns live tensors into stored ones, as the recording was asked to."""
-
-    def __init__(
-        self,
-        backend: Backend,
-        *,
-        device: Any,
-        dtype: Any,
-        keep: Callable[[Any], Any] | None,
-        budget: Budget | None,
-    ) -> None:
-        self.open = True
-        self.backward_ran = False
-        self.not_kept: dict[str, str] = {}  # by site: what went wrong there
-        self.budget = budget
-        self.recording: Callable[[], Any] | None = None  # weak: the recording holds its store
-        self._keep = keep
-        self._device, self._dtype = device, dtype
-        self._backend = backend
-        self._tensor = backend.tensor
-        self._snapshot = backend.snapshot
-        self.backward_number = backend.backward_number
-        plain = device is None and dtype is None and keep is None and budget is None
-        self.copy: Callable[[Any], Any] | None = backend.snapshot if plain else None
-
-    def tensor(self, tensor: Any, site: str) -> Any:
-        """The stored form of one live tensor."""
-        if self.copy is not None:
-            return self.copy(tensor)
-        if self._keep is None:
-            value = self._snapshot(tensor, self._device, self._dtype)
-        else:
-            value = self._kept(tensor, site)
-        return value if self.budget is None else self._admitted(self.budget, value, site)
-
-    def tree(self, tree: Any, site: str) -> Any:
-        """The stored form of a structure, in its own type."""
-        if type(tree) is self._tensor:
-            return self.tensor(tree, site)
-        return map_leaves(lambda leaf: self.tensor(leaf, site), tree, self._tensor, or_plain=True)
-
-    def _admitted(self, budget: Budget, value: Any, site: str) -> Any:
-        try:
-            return map_leaves(
-                lambda leaf: budget.admit(leaf, self._backend.nbytes(leaf), site), value, self._tensor
-            )
-        except RecordingTooLarge as error:
-            error.recording = self.recording and self.recording()
-            raise
-
-    def _kept(self, tensor: Any, site: str) -> Any:
-        """What `keep` makes of a tensor; None where it raises, which is told once and must not end a training."""
-        source = self._backend.detached(tensor)
-        try:
-            with self._backend.unseen():
-                value = self._keep(source)  # type: ignore[misc]
-            return map_leaves(
-                lambda leaf: self._backend.owned(leaf, source, self._device, self._dtype), value, self._tensor
-            )
-        except Exception as error:
-            first = not self.not_kept
-            self.not_kept[site] = (
-                f"its keep function raised {type(error).__name__}, and None is in the value's place"
-            )
-            if first:
-                report(f"record, at {site!r}: keep", self._keep, error, "None is kept wherever it does")
-            return None
-
-
-class Call:
+class Call(Recorded):
     """One call of a site: what went in, what came out, and their gradients."""
 
     # Defaults of the class, not set in __init__: a call is made on every event, and most have few of these.
@@ -99,7 +29,7 @@ class Call:
     _backward = -1
     sequence = 0
     repeated_in: Any = None
-    doubt: str | None = None
+    _doubt: str | None = None
     """What the audit has to say of its gradients."""
 
     def __init__(self, site: str, order: int, store: Store | None = None) -> None:
@@ -138,18 +68,18 @@ class Call:
         """A dict along the keyword arguments, with None where there is no gradient."""
         return self._gradients(self._template_in and self._template_in[1], self._grads_in)
 
-    def expect_grads(self, template: Any) -> None:
+    def _expect_grads(self, template: Any) -> None:
         """Makes ready for gradients; `template` has a Slot at each tensor of (args, kwargs)."""
         self._template_in, self._grads_in, self._grads_out = template, {}, {}
 
-    def take_input_grad(self, numbers: Sequence[int], grad: Any) -> None:
+    def _take_input_grad(self, numbers: Sequence[int], grad: Any) -> None:
         self._take(self._grads_in, numbers, grad)
 
-    def take_output_grad(self, numbers: Sequence[int], grad: Any) -> None:
+    def _take_output_grad(self, numbers: Sequence[int], grad: Any) -> None:
         self._take(self._grads_out, numbers, grad)
 
-    def note_doubt(self, sentence: str) -> None:
-        self.doubt = sentence
+    def _note_doubt(self, sentence: str) -> None:
+        self._doubt = sentence
 
     def _forget_grads(self) -> None:
         for grads in (self._grads_in or {}, self._grads_out or {}):
@@ -189,7 +119,7 @@ class Call:
         return f"<call of {self.site!r}, {self.order} in order of execution>"
 
 
-class SiteRecord:
+class SiteRecord(Recorded):
     """What was recorded of one site; its own values are those of the last call."""
 
     op = ""
@@ -198,14 +128,14 @@ class SiteRecord:
     def __init__(self, name: str, aliases: tuple[str, ...], store: Store | None) -> None:
         self.name = name
         self.aliases = aliases
-        self.outputs: list[tuple[int, Any]] = []
-        self.store = store
+        self._outputs: list[tuple[int, Any]] = []
+        self._store = store
         self._calls: list[Call] = []
         self.why: str | None = None
-        self.remark: str | None = None  # what looking may have changed
-        self.repeats = 0  # forwards that repeated an earlier call
+        self._remark: str | None = None  # what looking may have changed
+        self._repeats = 0  # forwards that repeated an earlier call
         self._param_grads: dict[str, Any] | None = None
-        self.no_param_grads: Unsupported | None = None  # what reading them raises, where there can't be any
+        self._no_param_grads: Unsupported | None = None  # what reading them raises, where there can't be any
 
     @property
     def calls(self) -> list[Call]:
@@ -214,18 +144,18 @@ class SiteRecord:
         Where only outputs are kept, events leave (order, output) pairs, of which calls are made here:
         an event is much more frequent than a reading.
         """
-        if self.outputs:
-            pairs, self.outputs = self.outputs, []
+        if self._outputs:
+            pairs, self._outputs = self._outputs, []
             for order, output in pairs:
-                call = Call(self.name, order, self.store)
+                call = Call(self.name, order, self._store)
                 call._output = output
                 self._calls.append(call)
         return self._calls
 
     @property
-    def has_calls(self) -> bool:
+    def _has_calls(self) -> bool:
         """Whether there is a call; it makes none of what events left."""
-        return bool(self.outputs or self._calls)
+        return bool(self._outputs or self._calls)
 
     @property
     def output(self) -> Any:
@@ -260,20 +190,20 @@ class SiteRecord:
     @property
     def param_grads(self) -> dict[str, Any]:
         """The gradients of the module's own parameters, of the last backward, by parameter name."""
-        if self.no_param_grads is not None:
-            raise self.no_param_grads
+        if self._no_param_grads is not None:
+            raise self._no_param_grads
         if self._param_grads is None:
             raise NotRecorded(f"gradients were not recorded at {self.name!r}; pass grads=True.")
         return {name: loaded(grad) for name, grad in self._param_grads.items()}
 
-    def expect_param_grads(self) -> None:
+    def _expect_param_grads(self) -> None:
         """Makes ready for the gradients of parameters."""
         self._param_grads = {}
 
-    def take_param_grad(self, parameter: str, grad: Any) -> None:
-        if self.store is not None and self.store.open and self._param_grads is not None:
-            self.store.backward_ran = True
-            self._param_grads[parameter] = self.store.tensor(grad, self.name)
+    def _take_param_grad(self, parameter: str, grad: Any) -> None:
+        if self._store is not None and self._store.open and self._param_grads is not None:
+            self._store.backward_ran = True
+            self._param_grads[parameter] = self._store.tensor(grad, self.name)
 
     def _last(self) -> Call:
         if not self.calls:

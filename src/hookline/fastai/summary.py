@@ -13,7 +13,7 @@ from hookline.backends import resolve
 from hookline.backends.protocol import Backend
 from hookline.backends.undoing import Undoing, tidied
 from hookline.errors import InvalidArgument
-from hookline.hooks.stored import Hooks, hook_outputs
+from hookline.fastai.hooks import Hooks, hook_outputs
 from hookline.trees import leaves, map_leaves
 
 WIDTH = 64

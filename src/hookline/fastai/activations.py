@@ -9,7 +9,7 @@ from typing import Any
 
 from hookline.backends import resolve
 from hookline.errors import InvalidArgument
-from hookline.integrations.hookcallback import HookCallback
+from hookline.fastai.callback import HookCallback
 from hookline.plots.axes import new_axes, pyplot
 from hookline.trees import leaves
 

@@ -1,0 +1,34 @@
+"""Nouns: what the methods of a backend take and give back.
+
+What a framework calls these is its own affair: the names are for whoever reads, not for a type checker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+Model: TypeAlias = Any
+"""What a user hands over: the module at the root of a tree."""
+
+Module: TypeAlias = Any
+"""A part of a model that is called; the model itself is one."""
+
+Tensor: TypeAlias = Any
+"""An instance of `Backend.tensor`."""
+
+Tree: TypeAlias = Any
+"""Tensors in a structure (`hookline.trees`): arguments, an output; also a single tensor."""
+
+GradSink = Callable[[Sequence[int], Tensor], "Tensor | None"]
+"""Called with (slots, gradient): the positions at which one tensor occurs. A result replaces the gradient."""
+
+JointSink = Callable[[list[Tensor]], "list[Tensor] | None"]
+"""Takes the gradients of all places, None where there is none; may return others."""
+
+Layout = tuple[tuple[int, ...], tuple[int, ...]]
+"""Shape, and strides in elements."""
+
+Address = tuple[int, int, str, Layout | None]
+"""Address, number of elements, dtype ("float32", "float64", "float16" or "bfloat16") and the layout of a
+tensor's values in this process's memory; None as layout where they lie behind each other."""

@@ -1,0 +1,1 @@
+"""fastai's names, with its arguments and results, on this engine; none of them needs fastai."""

@@ -1,0 +1,1 @@
+"""Recording: keeps what crosses the sites of a model, to read, audit, save and load."""

@@ -1,0 +1,274 @@
+"""Recorder: the block of a `record`, with a tap for each site.
+
+Upstream: record. A backend gives taps and gradients, a Store copies. Downstream: Recording.
+"""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from operator import attrgetter
+from types import TracebackType
+from typing import Any
+
+from hookline.backends.protocol import Backend, Label, Listening, Needs, Rank, Tap, Wish
+from hookline.backends.undoing import Undoing
+from hookline.errors import InvalidArgument
+from hookline.hooks.entering import Enterable
+from hookline.hooks.ops import Chosen
+from hookline.hooks.placing import callers_line
+from hookline.hooks.select import Place, Tree
+from hookline.hooks.session import Session, opened
+from hookline.hooks.site_tap import SiteTap
+from hookline.recording.calls import ONE_ARGUMENT, Call, SiteRecord
+from hookline.recording.explain import explain
+from hookline.recording.keeping import Keeping, facts_of
+from hookline.recording.ops import RecordedOps
+from hookline.recording.recording import Recording
+from hookline.recording.store import Store
+from hookline.trees import ONE, slotted
+
+
+class StopForward(BaseException):
+    """Ends a forward early. Not an Exception: a model's own `except Exception` must not catch it."""
+
+
+class Recorder(Enterable, Undoing):
+    """An open or finished `record` block; entering it gives its Recording."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        tree: Tree,
+        places: list[Place],
+        store: Store,
+        keeping: Keeping | None,
+        *,
+        inputs: bool,
+        grads: bool,
+        stop: bool,
+    ) -> None:
+        super().__init__()
+        self._backend = backend
+        self._tree: Tree | None = tree
+        self._store = store
+        self._keeping = keeping
+        self._session = Session()
+        self._signal = StopForward()
+        self._order = itertools.count()
+        self._number = self._session.number
+        self._tensor = backend.tensor
+        self._in_recompute, self._backward_number = backend.in_recompute, backend.backward_number
+        self._inputs, self._grads = inputs, grads
+        self._needs = Needs(inputs=inputs, replaces=False, grads=grads, stops=stop)
+        self._rank = Rank.STOP if stop else Rank.OBSERVE
+        self._sites: list[_SiteRecorder] = [
+            _FullRecorder(self, place) if inputs or grads else _OutputRecorder(self, place) for place in places
+        ]
+        self._waiting = {site.record.name for site in self._sites} if stop else None
+        self._entered = self._is_open = False
+        self._ops: RecordedOps | None = None
+        self._model: Any = None
+        self.recording = Recording([site.record for site in self._sites], backend.name)
+        self.recording._settle = backend.settled
+        store.recording = weakref.ref(self.recording)
+
+    def __enter__(self) -> Recording:  # type: ignore[override]
+        if self._entered:
+            raise InvalidArgument("this record block was used already; call record(...) again.")
+        self._entered = True
+        self.is_used()
+        try:
+            self._begin()
+            return self.recording
+        except BaseException:
+            self._is_open = False  # nothing was recorded
+            self.close()
+            raise
+
+    def _begin(self) -> None:
+        if self._store.budget is not None:
+            self._store.budget.open()
+        line = callers_line()
+        wishes: list[Wish] = []
+        for site in self._sites:
+            site.label = Label("record", "recording", site.record.name, line)
+            wishes += site.wishes()
+        # It is left from the last line to the first: the session and the taps, what there is to say, the run.
+        if self._keeping is not None:
+            self.noted(self._keeping.close)
+            self._keeping.open(facts_of(self._backend, [site.place for site in self._sites]))
+        self.push(self._finish)
+        self.push(self._finish)
+        self._backend.place(self, wishes)  # where values arrive later, it is waited for them when these go
+        if self._ops is not None:
+            self._ops.place(self, self._model, Label("record", "recording of operators", "", line))
+        for site in self._sites if self._grads else ():
+            self._hear_parameters(site, line)
+        self.noted(self._session.close)
+        self._session.open()
+        self._is_open = True
+        self.entered()
+
+    def _finish(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        """What is done once, when nothing more is recorded; whether the block was ended by `stop`."""
+        self._store.open = False
+        self.recording._settle = None
+        stopped = error is self._signal
+        if self._tree is not None and self._is_open:
+            explain(self, self._tree, self._backend, stopped=stopped, error=error)
+            if self._ops is not None:
+                self._ops.explain()
+        for site in self._sites:
+            site.forget_calls_under_way()
+        # A recording outlives its model: what refers to modules goes now.
+        self._tree, self._model, self._sites = None, None, []
+        if self._is_open:
+            self._is_open = False
+            if self._keeping is not None:
+                self._keeping.take(self.recording)
+        self.left()
+        return stopped
+
+    def _record_ops(self, model: Any, chosen: Chosen) -> None:
+        """Has the operators that run in the sites recorded too."""
+        self._model, self._ops = model, RecordedOps(self, chosen)
+
+    def _end_if_last(self, name: str) -> None:
+        """Ends the forward if every site that was asked for has fired."""
+        assert self._waiting is not None
+        self._waiting.discard(name)
+        if not self._waiting:
+            raise self._signal
+
+    def _hear_parameters(self, site: _SiteRecorder, line: str) -> None:
+        label = Label("record", "recording of parameter gradients", site.record.name, line)
+        framework = self._backend.framework
+        if not framework.can("param_grads"):
+            site.record._no_param_grads = framework.unsupported("param_grads")
+            return
+        site.record._expect_param_grads()
+        self._backend.hear_parameters(self, site.place.module, site.record._take_param_grad, label)
+
+
+class _SiteRecorder:
+    """What is known of one site while it is recorded; a tap itself, since there is one for every module."""
+
+    label: Label
+    rank: Rank
+    needs: Needs
+    elsewhere = 0
+    """How many calls belonged to other blocks."""
+
+    def __init__(self, recorder: Recorder, place: Place) -> None:
+        super().__init__()
+        self.recorder = recorder
+        self.place = place
+        self.store = store = recorder._store
+        self.record = SiteRecord(place.name, place.aliases, store)
+        if recorder._rank is not Rank.OBSERVE:
+            self.rank = recorder._rank
+
+    @property
+    def under_way(self) -> int:
+        """How many calls were entered and never left, where that is known."""
+        return 0
+
+    def forget_calls_under_way(self) -> None:
+        """Lets go of calls that never came to their end."""
+
+    def wishes(self) -> list[Wish]:
+        raise NotImplementedError
+
+
+class _OutputRecorder(_SiteRecorder, Tap):
+    """Records the outputs of one site."""
+
+    kwargs = False
+
+    def __init__(self, recorder: Recorder, place: Place) -> None:
+        super().__init__(recorder, place)
+        self.needs = recorder._needs
+
+    def wishes(self) -> list[Wish]:
+        return [Wish(self.place.module, self)]
+
+    def __call__(self, module: Any, args: Any, output: Any) -> None:
+        recorder = self.recorder
+        # What `Session.sees_this_context` does, written out: it would be a fourth frame beside three of a call.
+        mine = opened()
+        if mine and recorder._number not in mine:
+            self.elsewhere += 1
+            return
+        record, store = self.record, self.store
+        if recorder._backward_number() != -1 and recorder._in_recompute(record._has_calls):
+            record._repeats += 1
+            return
+        if store.copy is not None and type(output) is recorder._tensor:
+            stored = store.copy(output)
+        else:
+            stored = store.tree(output, record.name)
+        if not record._outputs:
+            recorder.recording._fire(record)
+        record._outputs.append((next(recorder._order), stored))
+        if recorder._waiting is not None:
+            recorder._end_if_last(record.name)
+
+
+class _FullRecorder(SiteTap, _SiteRecorder):
+    """Records inputs and gradients as well."""
+
+    while_leaving = True
+
+    def __init__(self, recorder: Recorder, place: Place) -> None:
+        SiteTap.__init__(self)
+        _SiteRecorder.__init__(self, recorder, place)
+        self.session = recorder._session
+        self.memory = recorder._backend.site_memory(place.module)
+        self.needs = recorder._needs._replace(inputs=False)
+
+    def forget_calls_under_way(self) -> None:
+        self.pending.drained()
+
+    def wishes(self) -> list[Wish]:
+        entrance = self.entrance(self.label, self.recorder._needs)
+        return [Wish(self.place.module, entrance), Wish(self.place.module, self)]
+
+    def begin(self, module: Any, args: Any, kwargs: Any) -> tuple[Call | None, Listening | None] | None:
+        recorder = self.recorder
+        backend = recorder._backend
+        if backend.in_recompute(self.record._has_calls):
+            self.record._repeats += 1
+            begun = sorted(self.record.calls, key=attrgetter("order"))  # a module that calls itself ends otherwise
+            earlier = backend.recomputed(begun) if recorder._grads else None
+            if earlier is None:
+                return None
+            return None, backend.listener(earlier._take_input_grad, earlier._take_output_grad, None)
+        call, listener = Call(self.record.name, next(recorder._order), self.store), None
+        if recorder._inputs:
+            call._input = self.store.tree(args, self.record.name)
+            call._kwargs = self.store.tree(kwargs, self.record.name)
+        if recorder._grads:
+            call.sequence = backend.sequence_number()
+            listener = backend.listener(call._take_input_grad, call._take_output_grad, self.memory)
+            listener.on_doubt = call._note_doubt
+            single = len(args) == 1 and not kwargs and type(args[0]) is recorder._tensor
+            call._expect_grads(ONE_ARGUMENT if single else slotted((args, kwargs), recorder._tensor)[0])
+        return call, listener
+
+    def end(self, call: Call | None, passage: Listening | None, output: Any, number: int, references: int) -> Any:
+        new = output if passage is None else passage.leave(output, number, references)
+        if call is not None:
+            if passage is not None:
+                tensor = self.recorder._tensor
+                call._template_out = ONE if type(output) is tensor else slotted(output, tensor)[0]
+                self.record._remark = passage.remark or self.record._remark
+            call._output = self.store.tree(output, self.record.name)
+            if not self.record.calls:
+                self.recorder.recording._fire(self.record)
+            self.record.calls.append(call)
+            if self.recorder._waiting is not None:
+                self.recorder._end_if_last(self.record.name)
+        return new

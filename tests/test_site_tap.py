@@ -1,0 +1,134 @@
+"""SiteTap: each call is followed from its entrance to its end, whoever else calls the module meanwhile."""
+
+import gc
+import sys
+import weakref
+
+import pytest
+import torch
+from torch import nn
+
+import hookline
+from hookline.backends.tap import Label, Needs
+from hookline.hooks.session import Session
+from hookline.hooks.site_tap import SiteTap
+
+LABEL = Label("test", "tap", "")
+
+
+class Passage:
+    """Hands other kwargs on, as where a tensor gets a view."""
+
+    def enter(self, args, kwargs):
+        return args, dict(kwargs)
+
+    def leave(self, output, number, references):
+        return [output, number]
+
+
+class Follower(SiteTap):
+    def __init__(self, passage=None, session=None):
+        super().__init__()
+        self.label, self.passage, self.session = LABEL, passage, session
+        self.ends = []
+
+    def begin(self, module, args, kwargs):
+        return None if "skip" in args else (args, self.passage)
+
+    def end(self, call, passage, output, number, references):
+        self.ends.append((call, output))
+        return output if passage is None else passage.leave(output, number, references)
+
+
+def entrance_of(tap):
+    return tap.entrance(LABEL, Needs())
+
+
+def test_a_call_within_a_call_ends_first_and_each_gets_its_own_beginning():
+    tap, outer, inner = Follower(), {}, {}
+    entrance = entrance_of(tap)
+    assert entrance(None, ("outer",), outer) is None and entrance(None, ("inner",), inner) is None
+    assert tap.under_way == 2
+    assert tap(None, ("inner",), inner, 1) is None and tap(None, ("outer",), outer, 2) is None
+    assert tap.ends == [(("inner",), 1), (("outer",), 2)] and tap.under_way == 0
+
+
+def test_what_a_passage_hands_on_replaces_and_finds_its_call_again():
+    tap, kwargs, output = Follower(Passage()), {}, object()
+    args, new = entrance_of(tap)(None, ("a",), kwargs)
+    assert new == kwargs and new is not kwargs
+    result, number = tap(None, args, new, output)
+    assert result is output and number > 0 and tap.ends == [(("a",), output)]
+
+
+def test_a_call_that_is_not_followed_has_no_end():
+    tap, kwargs = Follower(), {}
+    assert entrance_of(tap)(None, ("skip",), kwargs) is None
+    assert tap(None, ("skip",), kwargs, 1) is None and tap.ends == []
+
+
+def test_taps_that_were_taken_off_during_a_call_are_called_without_kwargs_and_do_nothing():
+    tap = Follower()
+    entrance = entrance_of(tap)
+    assert entrance(None, ("a",)) is None and tap(None, ("a",), "output") is None
+    assert tap.under_way == 0 and tap.ends == []
+
+
+@pytest.mark.parametrize(("while_leaving", "heard"), [(False, 0), (True, 1)])
+def test_after_its_session_is_closed_only_who_hears_the_last_calls_follows(while_leaving, heard):
+    session = Session()
+    tap, kwargs = Follower(session=session), {}
+    tap.while_leaving = while_leaving
+    session.open()
+    session.close()
+    entrance_of(tap)(None, ("a",), kwargs)
+    assert (tap.under_way, tap.elsewhere) == (heard, 1 - heard)
+
+
+def test_calls_of_another_block_are_counted_and_not_followed():
+    mine, other = Session(), Session()
+    tap = Follower(session=mine)
+    mine.open()
+    mine.close()
+    other.open()
+    try:
+        entrance_of(tap)(None, ("a",), {})
+    finally:
+        other.close()
+    assert tap.elsewhere == 1 and tap.under_way == 0
+
+
+def test_an_entrance_keeps_nobody_alive():
+    tap = Follower()
+    entrance, gone = entrance_of(tap), weakref.ref(tap)
+    gc.disable()
+    try:
+        del tap
+        assert gone() is None and entrance(None, ("a",), {}) is None
+    finally:
+        gc.enable()
+
+
+def frames_of(run):
+    """How many functions of hookline were called in a second run."""
+    run()
+    found = []
+
+    def note(frame, event, arg):
+        if event == "call" and "/hookline/" in frame.f_code.co_filename:
+            found.append(frame.f_code.co_qualname)
+
+    sys.setprofile(note)
+    try:
+        run()
+    finally:
+        sys.setprofile(None)
+    return found
+
+
+def test_a_recording_of_outputs_has_one_frame_of_its_own_for_each_call():
+    """Above the copy of the value: this is the path that every event takes."""
+    model, x = nn.Sequential(nn.Linear(3, 2), nn.ReLU()), torch.ones(1, 3)
+    with hookline.record(model), torch.no_grad():
+        frames = frames_of(lambda: model(x))
+    assert sorted(set(frames)) == ["_OutputRecorder.__call__", "is_seen", "snapshot"] and len(frames) == 9
