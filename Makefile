@@ -5,6 +5,8 @@
 # make test-frameworks   the conformance suite on each framework, and their records compared
 # make test-versions   the contract on other versions of torch; PYTHON=python3.13 for another Python
 # make test-sinks      what TensorBoard, wandb, MLflow, trackio and Parquet readers find of a run
+# make test-quick      the tests that take no time, for every change       make dist   what is published
+# make docs            the site of the docs, in site/                       make wheels   for this platform, in dist/
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -18,6 +20,15 @@ SINKS_READY := $(SINKS)/.ready
 # A framework is a folder of tests with requirements, and has an environment of its own.
 FRAMEWORKS := $(patsubst tests/frameworks/%/requirements.txt,%,$(wildcard tests/frameworks/*/requirements.txt))
 
+# Modules of tests that mostly compile or start processes, or took 8 s of processor time or more. `make test-quick` has
+# all the others.
+SLOW := test_blocks.py test_cli.py test_compiled.py test_compiled_gradients.py test_compiled_zoo.py \
+	test_demo.py test_doctor.py test_export.py test_findings.py test_findings_outputs.py test_fuzz_runs.py \
+	test_hostile_runs.py test_interrupts.py test_law.py test_law_compiled.py test_leaving.py test_lifetimes.py \
+	test_lines_reduce.py test_operators_compiled.py test_page.py test_page_lasting.py test_run_folders.py \
+	test_run_recordings.py test_runs.py test_runs_faults.py test_seed_mindspore.py test_summary_numbers.py \
+	test_threads.py test_torch_private.py test_tracers.py test_versions.py test_weight_edits.py compiled.md
+
 # Other versions of torch, each in a folder of its own, beside an environment that has none.
 TORCHES ?= 2.6.0 2.14.1 2.15.0
 VERSIONS := .venv-versions-$(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
@@ -26,7 +37,15 @@ CONTRACT ?= $(addprefix tests/,test_versions.py test_torch_private.py test_zoo.p
 	test_compiled_gradients.py law/test_law.py law/test_findings.py law/test_findings_outputs.py \
 	law/test_findings_writes.py law/test_findings_threads.py)
 
-.PHONY: setup demo test test-trainers test-frameworks test-versions test-sinks test-browser check bench clean
+DIST := .venv-dist
+DIST_READY := $(DIST)/.ready
+DOCS := .venv-docs
+DOCS_READY := $(DOCS)/.ready
+WHEELS := .venv-wheels
+VERSION := $(shell sed -n 's/^__version__ = "\(.*\)"$$/\1/p' src/hookline/version.py)
+
+.PHONY: setup demo test test-quick test-trainers test-frameworks test-versions test-sinks test-browser check style types \
+	dist sdist wheels docs is-tagged notes bench clean
 .SECONDARY:
 
 setup: $(READY)
@@ -35,19 +54,27 @@ setup: $(READY)
 $(READY): pyproject.toml constraints.txt setup.py $(wildcard src/hookline/lines/_kernel*.[ch] src/hookline/backends/_*.c)
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --constraint constraints.txt torch==2.13.0
+	rm -f src/hookline/*/_*.so # one of an older set-up may have another name, and would be found first
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[torch,dev]'
 	touch $(READY)
 
 demo: setup
 	$(BIN)/hookline demo
 
-check: setup
+check: style types
+
+style: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+types: setup
 	$(BIN)/mypy
 
 test: check
-	$(BIN)/pytest -q -n 2
+	$(BIN)/pytest -q -n 2 --durations=20
+
+test-quick: setup
+	$(BIN)/pytest -q -n 2 $(patsubst %,--ignore-glob='*/%',$(SLOW))
 
 # An environment of its own: these libraries are heavy, and hookline must not need any of them.
 $(TRAINERS_READY): tests/trainers/requirements.txt constraints.txt
@@ -112,9 +139,45 @@ $(SINKS_READY): tests/sinks/requirements.txt constraints.txt
 test-sinks: $(SINKS_READY)
 	$(SINKS)/bin/pytest -q tests/sinks
 
+# What is published: built, looked at and installed, also without a compiler.
+$(DIST_READY): tests/dist/requirements.txt constraints.txt
+	$(PYTHON) -m venv $(DIST)
+	$(DIST)/bin/pip install --quiet --constraint constraints.txt --requirement tests/dist/requirements.txt
+	touch $(DIST_READY)
+
+dist: $(DIST_READY)
+	$(DIST)/bin/pytest -q -c tests/dist/pytest.ini tests/dist
+
+# By cibuildwheel: in a container on Linux, with Pythons of its own on macOS and Windows (where scripts lie elsewhere).
+wheels:
+	$(PYTHON) -m venv $(WHEELS)
+	$(WHEELS)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)/python -m pip install --quiet cibuildwheel==4.3.3
+	$(WHEELS)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)/python -m cibuildwheel --output-dir dist
+
+sdist: $(DIST_READY)
+	$(DIST)/bin/python -m build --no-isolation --sdist --outdir dist .
+
+# make is-tagged TAG=v0.1.0: whether that is the tag of this version, which the changelog has.
+is-tagged:
+	@[ "$(TAG)" = "v$(VERSION)" ] || { echo "expected the tag v$(VERSION), got '$(TAG)'"; exit 1; }
+	@[ -n "$$($(MAKE) --silent notes)" ] || { echo "CHANGELOG.md has nothing of $(VERSION)"; exit 1; }
+
+# What the changelog says of this version.
+notes:
+	@awk '/^## /{on = $$2 == "$(VERSION)"; next} on' CHANGELOG.md
+
+$(DOCS_READY): docs/requirements.txt constraints.txt
+	$(PYTHON) -m venv $(DOCS)
+	$(DOCS)/bin/pip install --quiet --constraint constraints.txt --requirement docs/requirements.txt
+	touch $(DOCS_READY)
+
+docs: $(DOCS_READY)
+	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --quiet --strict --site-dir site
+
 bench: setup
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[torch,dev,bench]'
 	$(BIN)/python -m bench
 
 clean:
-	rm -rf .venv $(TRAINERS) $(SINKS) $(addprefix .venv-,$(FRAMEWORKS)) .venv-versions-* build src/*.egg-info src/hookline/*/_*.so
+	rm -rf .venv $(TRAINERS) $(SINKS) $(DIST) $(DOCS) $(WHEELS) $(addprefix .venv-,$(FRAMEWORKS)) .venv-versions-*
+	rm -rf build dist site src/*.egg-info src/hookline/*/_*.so

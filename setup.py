@@ -1,9 +1,20 @@
-"""Builds what is written in C where there is a compiler; without one, hookline installs without it."""
+"""Builds what is written in C where there is a compiler; without one, hookline installs without it.
+
+Both parts are built for CPython's stable ABI: one wheel for each platform serves Python 3.11 and all later ones.
+"""
 
 import sys
+import sysconfig
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
+
+# Free-threaded Pythons have another ABI, which is not stable: there, each version builds its own.
+STABLE = not sysconfig.get_config_var("Py_GIL_DISABLED")
+
+# No -march: the kernel finds out at run time what the processor can. Comparisons may be reordered (they
+# raise no exceptions that anybody sees), or the compiler does not vectorise them.
+FLAGS = [] if sys.platform == "win32" else ["-std=c11", "-O3", "-fno-trapping-math", "-fno-math-errno"]
 
 
 class BuildLibrary(build_ext):
@@ -13,18 +24,25 @@ class BuildLibrary(build_ext):
         return [] if ext is kernel else super().get_export_symbols(ext)
 
 
-# No -march: the kernel finds out at run time what the processor can. Comparisons may be reordered (they
-# raise no exceptions that anybody sees), or the compiler does not vectorise them.
-FLAGS = [] if sys.platform == "win32" else ["-std=c11", "-O3", "-fno-trapping-math", "-fno-math-errno"]
-
 kernel = Extension(
     "hookline.lines._kernel",
     sources=["src/hookline/lines/_kernel.c"],
     depends=[f"src/hookline/lines/_kernel{part}.h" for part in ("", "_blocks", "_layout")],
     extra_compile_args=FLAGS,
     optional=True,
+    py_limited_api=STABLE,
 )
 
-again = Extension("hookline.backends._again", sources=["src/hookline/backends/_again.c"], optional=True)
+again = Extension(
+    "hookline.backends._again",
+    sources=["src/hookline/backends/_again.c"],
+    define_macros=[("Py_LIMITED_API", "0x030B0000")] if STABLE else [],
+    optional=True,
+    py_limited_api=STABLE,
+)
 
-setup(ext_modules=[kernel, again], cmdclass={"build_ext": BuildLibrary})
+setup(
+    ext_modules=[kernel, again],
+    cmdclass={"build_ext": BuildLibrary},
+    options={"bdist_wheel": {"py_limited_api": "cp311"}} if STABLE else {},
+)

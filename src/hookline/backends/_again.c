@@ -3,7 +3,9 @@
    Python looks for signals when a function written in Python begins. So Ctrl-C may come at the entry of an
    __exit__, before its first line, and nothing of it is done; and at the entry of an __enter__, after which no
    __exit__ follows. A method made here is entered without such a look, and calls what is written in Python a second
-   time if an interrupt ended the first. */
+   time if an interrupt ended the first.
+
+   Only the limited API is used (setup.py says which), so that one build serves every later Python. */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -12,6 +14,8 @@ typedef struct {
     PyObject_HEAD
     PyObject *method;
 } Again;
+
+static PyObject *method_type; /* types.MethodType: the limited API has no PyMethod_New */
 
 static PyObject *again_call(PyObject *self, PyObject *args, PyObject *kwargs) {
     PyObject *method = ((Again *)self)->method;
@@ -36,10 +40,11 @@ static PyObject *again_get(PyObject *self, PyObject *owner, PyObject *kind) {
         Py_INCREF(self);
         return self;
     }
-    return PyMethod_New(self, owner);
+    return PyObject_CallFunctionObjArgs(method_type, self, owner, NULL);
 }
 
 static int again_traverse(PyObject *self, visitproc visit, void *arg) {
+    Py_VISIT(Py_TYPE(self));
     Py_VISIT(((Again *)self)->method);
     return 0;
 }
@@ -50,9 +55,11 @@ static int again_clear(PyObject *self) {
 }
 
 static void again_dealloc(PyObject *self) {
+    PyTypeObject *kind = Py_TYPE(self);
     PyObject_GC_UnTrack(self);
     again_clear(self);
-    Py_TYPE(self)->tp_free(self);
+    PyObject_GC_Del(self);
+    Py_DECREF(kind); /* an object holds a type that is made at run time */
 }
 
 static PyObject *again_new(PyTypeObject *kind, PyObject *args, PyObject *kwargs) {
@@ -61,7 +68,7 @@ static PyObject *again_new(PyTypeObject *kind, PyObject *args, PyObject *kwargs)
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O:again", names, &method)) {
         return NULL;
     }
-    Again *self = (Again *)kind->tp_alloc(kind, 0);
+    Again *self = (Again *)PyType_GenericAlloc(kind, 0);
     if (self != NULL) {
         Py_INCREF(method);
         self->method = method;
@@ -69,49 +76,58 @@ static PyObject *again_new(PyTypeObject *kind, PyObject *args, PyObject *kwargs)
     return (PyObject *)self;
 }
 
-static PyTypeObject again_type = {
-    PyVarObject_HEAD_INIT(NULL, 0)
-    .tp_name = "hookline.backends._again.again",
-    .tp_doc = PyDoc_STR("A method that is called a second time if an interrupt ended the first."),
-    .tp_basicsize = sizeof(Again),
-    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
-    .tp_new = again_new,
-    .tp_dealloc = again_dealloc,
-    .tp_traverse = again_traverse,
-    .tp_clear = again_clear,
-    .tp_call = again_call,
-    .tp_descr_get = again_get,
+static PyType_Slot again_slots[] = {
+    {Py_tp_doc, "A method that is called a second time if an interrupt ended the first."},
+    {Py_tp_new, (void *)again_new},
+    {Py_tp_dealloc, (void *)again_dealloc},
+    {Py_tp_traverse, (void *)again_traverse},
+    {Py_tp_clear, (void *)again_clear},
+    {Py_tp_call, (void *)again_call},
+    {Py_tp_descr_get, (void *)again_get},
+    {0, NULL},
 };
 
-static PyObject *itself(PyObject *module, PyObject *owner) {
-    (void)module;
+static PyType_Spec again_spec = {
+    "hookline.backends._again.again",
+    sizeof(Again),
+    0,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE,
+    again_slots,
+};
+
+static PyObject *itself(PyObject *owner, PyObject *nothing) {
+    (void)nothing;
     Py_INCREF(owner);
     return owner;
 }
 
-static PyMethodDef itself_function = {"itself", itself, METH_O, PyDoc_STR("Returns what it is a method of.")};
+static PyMethodDef itself_method = {"itself", itself, METH_NOARGS, PyDoc_STR("Returns what it is a method of.")};
 
 static struct PyModuleDef module_definition = {
     PyModuleDef_HEAD_INIT, "_again", NULL, -1, NULL, NULL, NULL, NULL, NULL,
 };
 
+/* Adds `value`, which is given away, to `module`; false with an exception set where that, or `value`, failed. */
+static int added(PyObject *module, const char *name, PyObject *value) {
+    int failed = PyModule_AddObjectRef(module, name, value) < 0;
+    Py_XDECREF(value);
+    return !failed;
+}
+
 PyMODINIT_FUNC PyInit__again(void) {
-    if (PyType_Ready(&again_type) < 0) {
+    PyObject *types = PyImport_ImportModule("types");
+    if (types == NULL) {
         return NULL;
     }
-    PyObject *module = PyModule_Create(&module_definition);
-    if (module == NULL) {
-        return NULL;
-    }
-    PyObject *function = PyCFunction_NewEx(&itself_function, NULL, NULL);
-    PyObject *method = function == NULL ? NULL : PyInstanceMethod_New(function);
-    Py_XDECREF(function);
-    Py_INCREF(&again_type);
-    if (method == NULL || PyModule_AddObject(module, "again", (PyObject *)&again_type) < 0 ||
-        PyModule_AddObject(module, "itself", method) < 0) {
-        Py_XDECREF(method);
-        Py_DECREF(module);
-        return NULL;
+    Py_XDECREF(method_type);
+    method_type = PyObject_GetAttrString(types, "MethodType");
+    Py_DECREF(types);
+    PyObject *module = method_type == NULL ? NULL : PyModule_Create(&module_definition);
+    if (module != NULL &&
+        (!added(module, "again", PyType_FromModuleAndSpec(module, &again_spec, NULL)) ||
+         /* of object, so that it is a method of whatever class it is put into */
+         !added(module, "itself", PyDescr_NewMethod(&PyBaseObject_Type, &itself_method)))) {
+        Py_CLEAR(module);
     }
     return module;
 }
