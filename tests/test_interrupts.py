@@ -183,6 +183,37 @@ def test_an_interrupt_while_a_run_is_written_leaves_nothing_on_the_model(tmp_pat
             assert {**settled(before), "threads": 0} == {**before, "threads": 0}, (make, lines[number])
 
 
+WRITING = """
+import os, sys, warnings
+import hookline
+sys.path.insert(0, {root!r})
+from interrupts import ends_the_process
+from test_interrupts import net, steps
+from hookline.testing.interrupting import Action
+
+warnings.simplefilter("ignore")
+sys.unraisablehook = lambda told: None  # Python drops what is raised in a finalizer
+for make in (hookline.record, hookline.watch):
+    new = lambda: os.path.join({folder!r}, os.urandom(4).hex())
+    action = Action(lambda model: make(model, to=new()), steps, ends_the_process)
+    action(net())
+    lines = action.lines(net())
+    places = {{place: number for number, place in enumerate(lines) if place[1].startswith("/sinks")}}
+    for place, number in places.items():
+        print(place, flush=True)
+        action.cut(net(), number)
+    print(len(places), flush=True)
+"""
+
+
+def test_an_interrupt_where_a_run_is_written_leaves_no_lock_locked(tmp_path):
+    """One between the last line of a `with` and its end: whoever came next would wait for ever."""
+    code = WRITING.format(root=str(Path(__file__).parent), folder=str(tmp_path))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, (done.stdout[-200:], done.stderr)
+    assert int(done.stdout.split()[-1]) > 100  # the lines of a watch, which come last
+
+
 class Cut:
     """Something to call that Ctrl-C ends the first time."""
 

@@ -237,3 +237,34 @@ def test_no_thread_is_left_after_a_watch():
         with hookline.watch(torch.nn.Linear(1, 1)):
             pass
     assert threading.active_count() == before
+
+
+IN_ITS_OWN_THREAD = """
+import sys, time
+from hookline.sinks import RunStore
+from hookline.sinks.database import Writer
+
+store = [RunStore(sys.argv[1])]
+store[0].open({"rank": 0})
+write = Writer._write
+
+def writes_while_the_collector_runs(self, rows):
+    store.clear()
+    write(self, rows)
+
+Writer._write = writes_while_the_collector_runs
+row = {"site": "fc", "kind": "output", "call": 0, "mode": "train", "rank": 0}
+for step in range(3):
+    store[0].write([{**row, "step": step}], at_once=step == 2)
+while store:
+    time.sleep(0.01)
+"""
+
+
+def test_a_run_that_dies_in_the_thread_that_writes_it_is_whole(tmp_path):
+    """The collector may come by in any thread, also between two statements of a transaction."""
+    code = [sys.executable, "-c", IN_ITS_OWN_THREAD, str(tmp_path / "run")]
+    done = subprocess.run(code, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and not done.stderr, done.stderr
+    with hookline.open_run(tmp_path / "run") as run:
+        assert [row["step"] for row in run.rows()] == [0, 1, 2]

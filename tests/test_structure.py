@@ -15,12 +15,13 @@ from hookline import rows
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "hookline"
 BASE = {
-    *{"audit", "bins", "branches", "errors", "globs", "guard", "optional", "reporting", "rows", "site", "trees"},
-    "version",
+    *{"alone", "audit", "bins", "branches", "errors", "globs", "guard", "optional", "reporting", "rows", "site"},
+    *{"trees", "version"},
 }
 MAY_USE = {
     "audit": set(),
     "errors": set(),
+    "alone": set(),
     "branches": set(),
     "bins": set(),
     "rows": set(),

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
-from hookline.backends.changing import Alone, changing
+from hookline.alone import Alone
+from hookline.backends.changing import changing
 from hookline.backends.undoing import Undoing
 
 User = TypeVar("User")

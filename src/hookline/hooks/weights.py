@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from hookline.backends.changing import Alone
+from hookline.alone import Alone
 from hookline.backends.protocol import HeldWeight
 from hookline.errors import InvalidArgument, Unsupported
 from hookline.hooks.session import Session, opened

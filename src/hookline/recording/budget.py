@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from hookline.backends.changing import Alone
+from hookline.alone import Alone
 from hookline.errors import InvalidArgument, RecordingTooLarge
 from hookline.recording.files import read_tensor, write_tensors
 

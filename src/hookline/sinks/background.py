@@ -38,6 +38,8 @@ class Background:
         self.error: Exception | None = None
         self._write, self._seconds, self._rows = write, seconds, rows
         self._waits = full == "wait"
+        self._ends = False
+        self._at_end: Callable[[], object] = lambda: None
         self._process = os.getpid()
         self._queue: queue.Queue[tuple[list[Row], bool] | None] = queue.Queue(QUEUE)
         self._thread = threading.Thread(target=self._work, name="hookline-sink", daemon=True)
@@ -60,16 +62,21 @@ class Background:
         except queue.Full:
             self.dropped += len(rows)
 
-    def close(self) -> None:
-        """Returns when all is written that was put, or has failed."""
-        if self.is_elsewhere or not self._thread.is_alive():
-            return
-        if self._thread is threading.current_thread():  # the collector found the sink's owner dead, here
-            with suppress(queue.Full):
+    def close(self, at_end: Callable[[], object] = lambda: None) -> None:
+        """Returns when all is written that was put, or has failed, and `at_end` was called.
+
+        In its own thread, where the collector found the sink's owner dead, it returns at once: what is being
+        written there goes on when it does.
+        """
+        if self._thread is threading.current_thread() and not self.is_elsewhere:
+            self._at_end, self._ends = at_end, True
+            with suppress(queue.Full):  # then there is more to write, after which it ends
                 self._queue.put_nowait(None)
             return
-        self._queue.put(None)
-        self._thread.join()
+        if not self.is_elsewhere and self._thread.is_alive():
+            self._queue.put(None)
+            self._thread.join()
+        at_end()
 
     def _work(self) -> None:
         waiting: list[Row] = []
@@ -92,3 +99,7 @@ class Background:
                     except Exception as error:  # told in the training thread, by the sink
                         self.error = error
                 waiting = []
+            if self._ends and self._queue.empty():
+                more = False
+        with suppress(Exception):  # nobody is there to be told
+            self._at_end()

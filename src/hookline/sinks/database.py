@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import threading
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 from hookline import bins
+from hookline.alone import Alone, one_at_a_time
 from hookline.errors import InvalidArgument
 from hookline.rows import SERIES, Row
 from hookline.sinks.frames import Block, pack, seal
@@ -29,7 +29,7 @@ class Writer:
     """Writes to a file of this process's own: a new one with the facts `meta`, or one that is there (None)."""
 
     def __init__(self, path: Path, meta: dict[str, Any] | None) -> None:
-        self._lock = threading.Lock()  # rows come from a thread, recordings from the one that trains
+        self._alone = Alone(lasting=False)  # rows come from a thread, recordings from the one that trains
         self._series: dict[tuple[Any, ...], int] = {}
         why = why_no_wal(path.parent)
         journal_file = Path(f"{path}-journal")
@@ -50,19 +50,19 @@ class Writer:
         self._connection.execute(f"PRAGMA journal_mode={journal}")
         self._connection.execute("PRAGMA synchronous=NORMAL")
 
+    @one_at_a_time
     def move(self, path: Path) -> None:
         """Goes on in a file at `path`, with all that was written: SQLite has that also where the file is gone."""
         temporary = path.with_name(f".{path.name}.part")
-        with self._lock:
-            (journal,) = self._connection.execute("PRAGMA journal_mode").fetchone()
-            with closing(connected(temporary)) as copy:
-                self._connection.backup(copy)
-                copy.execute("PRAGMA journal_mode=DELETE")
-            self._connection.close()  # before the new file is there: it removes a log of that name
-            for suffix in SUFFIXES[1:]:  # of the old file, which SQLite would take for those of the new one
-                Path(f"{path}{suffix}").unlink(missing_ok=True)
-            temporary.replace(path)
-            self._open(path, journal)
+        (journal,) = self._connection.execute("PRAGMA journal_mode").fetchone()
+        with closing(connected(temporary)) as copy:
+            self._connection.backup(copy)
+            copy.execute("PRAGMA journal_mode=DELETE")
+        self._connection.close()  # before the new file is there: it removes a log of that name
+        for suffix in SUFFIXES[1:]:  # of the old file, which SQLite would take for those of the new one
+            Path(f"{path}{suffix}").unlink(missing_ok=True)
+        temporary.replace(path)
+        self._open(path, journal)
 
     def _make(self, path: Path, meta: dict[str, Any]) -> None:
         """The file with its tables and facts, at once: a reader never finds half of them."""
@@ -77,44 +77,44 @@ class Writer:
         finally:
             _remove(temporary)
 
+    @one_at_a_time
     def meta(self, values: dict[str, Any]) -> None:
         """Sets facts of the run."""
         texts = {name: json.dumps(value) for name, value in values.items()}
         seals = [(name, checksum(name, text)) for name, text in texts.items()]
-        with self._lock:
-            self._connection.execute("BEGIN")
-            try:
-                self._connection.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", texts.items())
-                self._connection.executemany("INSERT OR REPLACE INTO seal VALUES (?, ?)", seals)
-                self._connection.execute("COMMIT")
-            except BaseException:
-                self._roll_back()
-                raise
+        self._connection.execute("BEGIN")
+        try:
+            self._connection.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", texts.items())
+            self._connection.executemany("INSERT OR REPLACE INTO seal VALUES (?, ?)", seals)
+            self._connection.execute("COMMIT")
+        except BaseException:
+            self._roll_back()
+            raise
 
+    @one_at_a_time
     def forget(self, *names: str) -> None:
         """Takes facts away that hold no longer."""
-        with self._lock:
-            self._connection.execute("BEGIN")
-            try:
-                for table in ("meta", "seal"):
-                    self._connection.executemany(f"DELETE FROM {table} WHERE name = ?", [(one,) for one in names])
-                self._connection.execute("COMMIT")
-            except BaseException:
-                self._roll_back()
-                raise
+        self._connection.execute("BEGIN")
+        try:
+            for table in ("meta", "seal"):
+                self._connection.executemany(f"DELETE FROM {table} WHERE name = ?", [(one,) for one in names])
+            self._connection.execute("COMMIT")
+        except BaseException:
+            self._roll_back()
+            raise
 
+    @one_at_a_time
     def write(self, rows: list[Row]) -> None:
         """Writes rows in one transaction: they are all there afterwards, or none is."""
-        with self._lock:
-            self._write(rows)
+        self._write(rows)
 
+    @one_at_a_time
     def add_recording(self, kept: Kept) -> None:
         """Notes a recording whose file is there, whole."""
         values = (kept.file, kept.step, kept.made, json.dumps(kept.sites))
-        with self._lock:
-            number = self._next("recording")
-            sealed = (number, *values, checksum(number, *values))
-            self._connection.execute("INSERT INTO recording VALUES (?, ?, ?, ?, ?, ?)", sealed)
+        number = self._next("recording")
+        sealed = (number, *values, checksum(number, *values))
+        self._connection.execute("INSERT INTO recording VALUES (?, ?, ?, ?, ?, ?)", sealed)
 
     def _write(self, rows: list[Row]) -> None:
         execute = self._connection.execute

@@ -7,11 +7,11 @@ deletes or replaces meanwhile is put back, or goes on in another folder, and tha
 from __future__ import annotations
 
 import os
-import threading
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
+from hookline.alone import Alone, one_at_a_time
 from hookline.errors import RunError
 from hookline.rows import Row
 from hookline.sinks.clock import not_before, now
@@ -29,8 +29,7 @@ from hookline.sinks.places import (
     taken_by,
 )
 
-_locks: dict[int, threading.RLock] = {}
-"""One for each process: a forked child must not wait for a thread that it does not have."""
+_alone = Alone()
 _files: dict[tuple[int, Path, int], RunFile] = {}
 """(process, folder, rank) -> the file that this process has begun there, open or not."""
 
@@ -48,7 +47,7 @@ class RunFile:
         self._process = os.getpid()
         self._writer: Writer | None = writer
         self._users = 0
-        self._lock = threading.RLock()
+        self._alone = Alone(lasting=False)
         self._recordings = _next_recording(path)
         self._stamps = self._seen()
 
@@ -61,57 +60,65 @@ class RunFile:
         """Whether somebody writes to it, or has written more than facts."""
         return bool(self._users) or not is_blank(self.path)
 
+    @one_at_a_time
     def enter(self) -> None:
         """Somebody more uses it."""
-        with self._lock:
-            if self._writer is None:
-                self._writer = Writer(self.path, None)
-                self._stamps = self._seen()
-            self._users += 1
+        if self._writer is None:
+            self._writer = Writer(self.path, None)
+            self._stamps = self._seen()
+        self._users += 1
 
     def leave(self, facts: dict[str, Any]) -> None:
         """Somebody is done with it, and notes how it went; the last one closes it."""
-        if self.is_elsewhere:
-            return
-        with self._lock:
-            self._users -= 1
-            writer = self._writer
-            try:
-                if writer is not None and facts:
-                    self._stand()
-                    self.meta |= facts
-                    writer.meta(facts)
-            finally:
-                if not self._users and writer is not None:
-                    self._writer = None
-                    writer.close()
+        if not self.is_elsewhere:  # else its lock may be held by a thread that this process does not have
+            self._leave(facts)
 
+    @one_at_a_time
+    def _leave(self, facts: dict[str, Any]) -> None:
+        self._users -= 1
+        writer = self._writer
+        try:
+            if writer is not None and facts:
+                self._stand()
+                self.meta |= facts
+                writer.meta(facts)
+        finally:
+            if not self._users and writer is not None:
+                self._writer = None
+                writer.close()
+
+    @one_at_a_time
     def write(self, rows: list[Row]) -> None:
         """Writes rows: all are there afterwards, or none is."""
-        with self._lock:
-            writer = self._stand()
-            writer.write(rows)
-            self._stamps = self._seen()
+        writer = self._stand()
+        writer.write(rows)
+        self._stamps = self._seen()
 
     def keep(self, recording: Any, step: int | None) -> None:
         """Writes the tensors of a recording to a file of their own, and notes it once that is whole."""
-        with self._lock:
-            self._stand()
-            number, self._recordings = self._recordings, self._recordings + 1
-        file = f"{self.path.stem}.{number:05d}.safetensors"
+        file = self._next_name()
         recording.save(self.path.parent / file)  # without the lock: threads write theirs at once
-        with self._lock:
-            self._stand().add_recording(Kept(file, step, now("milliseconds"), recording.names))
-            self._stamps = self._seen()
+        self._add(Kept(file, step, now("milliseconds"), recording.names))
 
+    @one_at_a_time
+    def _next_name(self) -> str:
+        self._stand()
+        number, self._recordings = self._recordings, self._recordings + 1
+        return f"{self.path.stem}.{number:05d}.safetensors"
+
+    @one_at_a_time
+    def _add(self, kept: Kept) -> None:
+        self._stand().add_recording(kept)
+        self._stamps = self._seen()
+
+    @one_at_a_time
     def note(self, facts: dict[str, Any], *forgotten: str) -> None:
         """Sets facts of the run, and takes those away that hold no longer."""
         self.meta = {name: value for name, value in self.meta.items() if name not in forgotten} | facts
-        with self._lock:
-            writer = self._stand()
-            writer.forget(*forgotten)
-            writer.meta(facts)
-            self._stamps = self._seen()
+        writer = self._stand()
+        writer.forget(*forgotten)
+        writer.meta(facts)
+        self._stamps = self._seen()
 
     def _seen(self) -> list[tuple[int, int] | None]:
         """Which file lies at the path, and which log beside it."""
@@ -135,40 +142,40 @@ class RunFile:
         return self._writer
 
 
+@_alone
 def opened(folder: Path, meta: dict[str, Any], *, resume: bool) -> RunFile:
     """The file of this process in a run's folder, which the caller uses from now on and has to `leave`.
 
     A new run, one that this process has begun and that has place for this (recordings go to any), or with
     `resume` the one that is there. RunError where it can't be.
     """
-    with _locks.setdefault(os.getpid(), threading.RLock()):
-        key = (os.getpid(), folder, meta["rank"])
-        mine = _files.get(key)
-        if mine is not None and (not mine.path.exists() or not mine.is_of_use()):
-            mine = None  # it was deleted when nobody used it, or nothing came of it
-        recording = meta.get("by") == "record"
-        if mine is None:
-            mine = _resumed(folder, meta) if resume else None
-            _files[key] = mine = mine or _begun(folder, meta, joining=resume)
-            mine.enter()
-        elif recording or not mine.has_rows:
-            mine.enter()
-            if not recording:
-                mine.has_rows = True
-                mine.note(meta, "by", "end", "ended")
-        elif resume and "end" in mine.meta:
-            mine.enter()
-            _continue(mine, meta)
-        else:
-            raise _refusal(folder, "a run that this process has written" + _unended(mine))
-        return mine
+    key = (os.getpid(), folder, meta["rank"])
+    mine = _files.get(key)
+    if mine is not None and (not mine.path.exists() or not mine.is_of_use()):
+        mine = None  # it was deleted when nobody used it, or nothing came of it
+    recording = meta.get("by") == "record"
+    if mine is None:
+        mine = _resumed(folder, meta) if resume else None
+        _files[key] = mine = mine or _begun(folder, meta, joining=resume)
+        mine.enter()
+    elif recording or not mine.has_rows:
+        mine.enter()
+        if not recording:
+            mine.has_rows = True
+            mine.note(meta, "by", "end", "ended")
+    elif resume and "end" in mine.meta:
+        mine.enter()
+        _continue(mine, meta)
+    else:
+        raise _refusal(folder, "a run that this process has written" + _unended(mine))
+    return mine
 
 
+@_alone
 def again(file: RunFile, meta: dict[str, Any]) -> None:
     """Goes on in the file of a run that its own writer had ended."""
-    with _locks.setdefault(os.getpid(), threading.RLock()):
-        file.enter()
-        _continue(file, meta)
+    file.enter()
+    _continue(file, meta)
 
 
 def _begun(folder: Path, meta: dict[str, Any], *, joining: bool) -> RunFile:

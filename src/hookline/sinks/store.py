@@ -12,6 +12,7 @@ import sqlite3
 import sys
 import warnings
 from contextlib import suppress
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -104,12 +105,18 @@ class RunStore:
             return
         self._is_open, self._background = False, None
         no_longer(self)
-        error: Exception | None = None
-        if background is not None:
-            background.close()
-            self.dropped, error = background.dropped, background.error
-        facts = {"ended": now(), "dropped": self.dropped, **_how_it_ended(sys.exc_info()[1] or uncaught())}
+        how = _how_it_ended(sys.exc_info()[1] or uncaught())
+        if background is None:
+            self._leave(file, how, None)
+        else:
+            background.close(partial(self._leave, file, how, background))
+
+    def _leave(self, file: RunFile, how: dict[str, str], background: Background | None) -> None:
+        """Notes the end, once all is written."""
+        error = None if background is None else background.error
+        self.dropped = self.dropped if background is None else background.dropped
         try:
+            facts = {"ended": now(), "dropped": self.dropped, **how}
             file.leave(facts if error is None and self._notes_end else {})
         except (sqlite3.Error, OSError) as failed:
             error = failed

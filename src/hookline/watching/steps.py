@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from hookline.backends.changing import Alone
+from hookline.alone import Alone
 from hookline.backends.protocol import Figures
 from hookline.lines import Reduced, Stats, collect, collect_channels, reduce, reduce_channels
 from hookline.lines.kernel import active

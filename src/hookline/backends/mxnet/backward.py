@@ -16,7 +16,7 @@ from typing import Any
 import mxnet
 from mxnet import autograd
 
-from hookline.backends.changing import Alone
+from hookline.alone import Alone
 from hookline.backends.patching import Patch
 from hookline.backends.protocol import Undo
 

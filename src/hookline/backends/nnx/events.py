@@ -24,7 +24,7 @@ import numpy as np
 from jax import lax
 from jax.custom_batching import custom_vmap
 
-from hookline.backends.changing import Alone
+from hookline.alone import Alone
 from hookline.backends.nnx.compat import outermost_trace, tracing
 from hookline.backends.tap import Label
 from hookline.backends.undoing import Filled, filled
