@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import hookline
 from hookline.page import queries
-from hookline.page.reading import OpenRun
+from hookline.runs.growing import OpenRun
 from hookline.sinks.frames import Block, Damaged, pack, seal, unpack, unpack_columns, unpack_histograms
 from hookline.sinks.schema import checksum
 from hostile import row, stored

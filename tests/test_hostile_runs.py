@@ -18,7 +18,8 @@ from starlette.testclient import TestClient
 
 import hookline
 from hookline.page.app import Pages
-from hookline.page.shelf import Shelf
+from hookline.page.viewed import ViewedRun
+from hookline.runs.folder import RunFolder
 from hookline.sinks.database import Writer
 from hostile import (
     SCHEMAS,
@@ -73,7 +74,7 @@ def recorded(folder):
 
 
 def viewed(folder):
-    shelf = Shelf(folder.parent)
+    shelf = RunFolder(folder.parent, ViewedRun)
     try:
         client = TestClient(Pages(shelf).app())
         assert client.get("/api/runs").status_code == 200

@@ -23,14 +23,15 @@ import pytest
 import hookline
 from conftest import listens_to_ctrl_c
 from hookline.cli import demo
-from hookline.page import columns as columns_module
-from hookline.page import queries, reading
-from hookline.page import shelf as shelf_module
-from hookline.page.columns import Held
-from hookline.page.health import owners, verdicts
-from hookline.page.reading import Health, OpenRun, Series
-from hookline.page.shelf import Shelf
+from hookline.diagnosis.diagnose import findings_of, owners
+from hookline.page import queries, viewed
 from hookline.page.shrink import axis, marked, onto
+from hookline.page.viewed import Health, ViewedRun
+from hookline.runs import columns as columns_module
+from hookline.runs import folder as folder_module
+from hookline.runs.columns import Held
+from hookline.runs.folder import RunFolder
+from hookline.runs.growing import OpenRun, Series
 from pages import NAN, Client, layers, row, store
 
 
@@ -199,7 +200,7 @@ def found(rows, modules=("", "fc", "far")):
 
     sites = [r["site"] for r in rows]
     return {
-        name: [f.what for f in some] for name, some in verdicts(series, columns, owners(modules, sites)).items()
+        name: [f.what for f in some] for name, some in findings_of(series, columns, owners(modules, sites)).items()
     }
 
 
@@ -322,7 +323,7 @@ def test_a_revision_is_never_ahead_of_what_is_told_of_it(tmp_path):
     """Else a page that got the one without the other would wait for news that has been told already."""
     store(tmp_path / "a", [row("early")])
 
-    class Raced(OpenRun):
+    class Raced(ViewedRun):
         @property
         def steps(self):
             store(tmp_path / "a", [row("late", 1)], resume=True)
@@ -362,7 +363,7 @@ def test_closing_waits_for_no_long_answer_and_logs_nothing(tmp_path, monkeypatch
         time.sleep(0.1)
         return frames(self, after, min(limit, 1), *more, **options)
 
-    monkeypatch.setattr(OpenRun, "health", lambda run, seconds=0.0: Health(-1, {}))  # it would read all
+    monkeypatch.setattr(ViewedRun, "health", lambda run, seconds=0.0: Health(-1, {}))  # it would read all
     server = hookline.serve(tmp_path)
     client = Client(server.url)
     client.get("/api/run?run=a")
@@ -394,9 +395,9 @@ def test_health_is_not_told_before_it_is_known(tmp_path, monkeypatch):
 
     def slowly(*args):
         go.wait(30)
-        return verdicts(*args)
+        return findings_of(*args)
 
-    monkeypatch.setattr(reading, "verdicts", slowly)
+    monkeypatch.setattr(viewed, "findings_of", slowly)
     with hookline.serve(tmp_path) as server:
         client = Client(server.url)
         about = client.get("/api/run?run=a")[1]
@@ -411,7 +412,7 @@ def test_health_that_can_not_be_found_out_is_told_and_not_called_healthy(tmp_pat
     def fails(*args):
         raise ValueError("no numbers")
 
-    monkeypatch.setattr(reading, "verdicts", fails)
+    monkeypatch.setattr(viewed, "findings_of", fails)
     layers(tmp_path / "a")
     with hookline.serve(tmp_path) as server:
         client = Client(server.url)
@@ -456,7 +457,7 @@ def test_only_what_is_asked_for_is_read(tmp_path, monkeypatch):
     decoded = columns_module._decoded
     counted = lambda *args: (read.append(1) or frame for frame in decoded(*args))  # noqa: E731
     monkeypatch.setattr(columns_module, "_decoded", counted)
-    run = OpenRun(tmp_path / "a", "a")
+    run = ViewedRun(tmp_path / "a", "a")
     monkeypatch.setattr(run, "health", lambda seconds=0.0: Health(-1, {}))
     about = queries.describe(run, 5.0)
     assert about["steps"] == list(range(0, 120, 2)) and len(about["series"]) == 40 and about["progress"] == 1
@@ -473,7 +474,7 @@ def test_only_what_is_asked_for_is_read(tmp_path, monkeypatch):
 def test_memory_has_a_bound_and_the_numbers_are_the_same(tmp_path):
     long_run(tmp_path / "a", layers=160)
     held = Held(60_000)  # a group takes 92,160 bytes or more
-    small, large = OpenRun(tmp_path / "a", "a", held), OpenRun(tmp_path / "a", "a")
+    small, large = ViewedRun(tmp_path / "a", "a", held), ViewedRun(tmp_path / "a", "a")
     for run in (small, large):
         run.catch_up()
     for number in (*range(0, 160, 7), *range(0, 160, 11)):
@@ -497,7 +498,7 @@ def test_a_run_that_grows_is_read_on_from_where_it_was(tmp_path):
     run = None
     for step in range(5):
         kept._opened().write([row("fc", step, values=(float(step),), **({"late": 1.0} if step > 2 else {}))])
-        run = run or OpenRun(tmp_path / "a", "a")
+        run = run or ViewedRun(tmp_path / "a", "a")
         run.catch_up()
         assert run.columns(0).stats["mean"].tolist() == list(range(step + 1)) and run.steps == list(
             range(step + 1)
@@ -510,9 +511,9 @@ def test_a_run_that_grows_is_read_on_from_where_it_was(tmp_path):
 
 def test_the_list_opens_files_only_when_they_have_changed(tmp_path, monkeypatch):
     layers(tmp_path / "a")
-    shelf = Shelf(tmp_path)
+    shelf = RunFolder(tmp_path, ViewedRun)
     first = shelf.overview()
-    monkeypatch.setattr(shelf_module, "facts", lambda files: pytest.fail("opened again"))
+    monkeypatch.setattr(folder_module, "facts", lambda files: pytest.fail("opened again"))
     assert shelf.overview() == first
     monkeypatch.undo()
     layers(tmp_path / "a", steps=20, resume=True)
@@ -525,10 +526,10 @@ def test_the_list_tells_the_largest_step_also_of_a_damaged_run(tmp_path):
     file = tmp_path / "a" / "rank0-0000.sqlite"
     with closing(sqlite3.connect(file)) as connection, connection:
         connection.execute("UPDATE frame SET last = 5000 WHERE number = 1")  # its checksum is that of 11
-    assert Shelf(tmp_path).overview()[0]["last"] == 11
+    assert RunFolder(tmp_path, ViewedRun).overview()[0]["last"] == 11
     with closing(sqlite3.connect(file)) as connection, connection:
         connection.execute("DELETE FROM frame")
-    assert Shelf(tmp_path).overview()[0]["last"] is None
+    assert RunFolder(tmp_path, ViewedRun).overview()[0]["last"] is None
 
 
 def test_a_step_without_finite_values_is_left_for_one_that_has_them(tmp_path):
@@ -547,7 +548,7 @@ def test_a_million_rows_take_arrays_not_dicts(tmp_path):
     for step in range(2500):
         kept.write([{**one, "site": f"layer{n}", "step": step} for n in range(40)])
     kept.close()
-    run = OpenRun(tmp_path / "a", "a")
+    run = ViewedRun(tmp_path / "a", "a")
     tracemalloc.start()
     run.catch_up()
     run.columns(0)

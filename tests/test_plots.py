@@ -9,8 +9,8 @@ import matplotlib.pyplot as plt
 
 import hookline
 from hookline import plots
+from hookline.bins import folded
 from hookline.lines import Stats
-from hookline.plots.colorful import folded
 
 
 def rows_of(sites, steps=6, kinds=("output", "param_grad", "update"), mode="train"):

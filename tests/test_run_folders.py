@@ -17,7 +17,7 @@ from torch import nn
 
 import hookline
 from hookline.lines import Stats
-from hookline.page.reading import OpenRun
+from hookline.runs.growing import OpenRun
 from hookline.sinks import clock, places
 
 ONE_STEP = """

@@ -17,6 +17,8 @@ _HOME = {
     "audit": ("Audit", "AuditEntry"),
     "backends.capabilities": ("Framework", "capabilities"),
     "backends.tap": ("Label",),
+    "diagnosis.diagnose": ("health",),
+    "diagnosis.finding": ("Finding",),
     "errors": (
         "ForwardError",
         "HookError",
@@ -63,7 +65,6 @@ _HOME = {
         "register_state_dict_post_hook",
         "register_state_dict_pre_hook",
     ),
-    "page.reading": ("health",),
     "page.report": ("report",),
     "page.serve": ("serve",),
     "recording.calls": ("Call", "SiteRecord"),
@@ -127,6 +128,8 @@ if TYPE_CHECKING:
     from hookline.backends.capabilities import Framework as Framework
     from hookline.backends.capabilities import capabilities as capabilities
     from hookline.backends.tap import Label as Label
+    from hookline.diagnosis.diagnose import health as health
+    from hookline.diagnosis.finding import Finding as Finding
     from hookline.errors import ForwardError as ForwardError
     from hookline.errors import HookError as HookError
     from hookline.errors import HooklineError as HooklineError
@@ -173,7 +176,6 @@ if TYPE_CHECKING:
     from hookline.hooks.state import register_load_state_dict_pre_hook as register_load_state_dict_pre_hook
     from hookline.hooks.state import register_state_dict_post_hook as register_state_dict_post_hook
     from hookline.hooks.state import register_state_dict_pre_hook as register_state_dict_pre_hook
-    from hookline.page.reading import health as health
     from hookline.page.report import report as report
     from hookline.page.serve import serve as serve
     from hookline.recording.calls import Call as Call

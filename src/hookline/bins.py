@@ -157,3 +157,32 @@ def restored(first: int, counts: Counts) -> Counts:
     hist = np.zeros(COUNT, np.int64)
     hist[first : first + len(counts)] = counts
     return hist
+
+
+OCTAVES = 30
+"""So many powers of two are shown at most, from the largest value down."""
+
+
+def folded(image: Counts) -> tuple[Counts, NDArray[np.float64]]:
+    """(rows, magnitudes): the bins that matter on both sides of a middle row, and where they begin.
+
+    Of both sides together, the bins next to zero that hold less than a thousandth of all values go into
+    the middle row; so do zeros. Beyond the largest value nothing is kept.
+
+    >>> hist = np.zeros((COUNT, 1), int)
+    >>> for value in (0.0, 1e-30, 1.0, 1.2, -2.0):
+    ...     hist[index(value)] += 1000
+    >>> rows, magnitudes = folded(hist)
+    >>> rows[:, 0].tolist(), magnitudes.tolist()[-3:]
+    ([1000, 0, 0, ..., 2000, 0, 0], [1.0, 1.5, 2.0])
+    """
+    negative, zero, positive = image[ZERO - 1 :: -1], image[ZERO], image[ZERO + 1 :]
+    both = (negative + positive).sum(axis=1)
+    if not both.any():
+        return zero[None, :], np.empty(0)
+    far = int(np.nonzero(both)[0].max()) + 1
+    near = int(np.searchsorted(both.cumsum(), max(both.sum() / 1000, 0), side="right"))
+    near = min(max(near, far - 2 * OCTAVES), far - 1)
+    middle = zero + negative[:near].sum(axis=0) + positive[:near].sum(axis=0)
+    rows = np.concatenate([negative[near:far][::-1], middle[None, :], positive[near:far]])
+    return rows, edges()[0][ZERO + 1 :][near:far]

@@ -10,8 +10,8 @@ import pytest
 from playwright.sync_api import expect
 
 import hookline
-from hookline.page import reading
-from hookline.page.health import verdicts
+from hookline.diagnosis.diagnose import findings_of
+from hookline.page import viewed
 from pages import NAN, layers, row, store
 from test_page import COLOURS, at, drawn
 
@@ -28,7 +28,7 @@ def test_a_run_is_not_called_healthy_before_somebody_has_looked(tmp_path, serve,
     store(tmp_path / "a", rows, [("", "Net"), ("bad", "Linear"), ("good", "Linear")])
     layers(tmp_path / "b")
     go = threading.Event()
-    monkeypatch.setattr(reading, "verdicts", lambda *args: go.wait(60) and verdicts(*args))
+    monkeypatch.setattr(viewed, "findings_of", lambda *args: go.wait(60) and findings_of(*args))
     page = visit(at(serve(tmp_path), run="a", **{"with": "b"}))
     expect(page.locator(".facts")).to_contain_text("whether they are healthy is not known yet")
     drawn(page.locator("#heat canvas").first)
@@ -47,7 +47,7 @@ def test_health_that_can_not_be_found_out_is_told(tmp_path, serve, visit, monkey
     def fails(*args):
         raise ValueError("no numbers")
 
-    monkeypatch.setattr(reading, "verdicts", fails)
+    monkeypatch.setattr(viewed, "findings_of", fails)
     layers(tmp_path / "a")
     page = visit(at(serve(tmp_path), run="a"))
     expect(page.locator(".facts .error")).to_have_text(

@@ -16,8 +16,8 @@ from starlette.routing import Route
 
 from hookline.errors import HooklineError, InvalidArgument
 from hookline.page import queries
-from hookline.page.reading import OpenRun
-from hookline.page.shelf import Shelf
+from hookline.page.viewed import ViewedRun
+from hookline.runs.folder import RunFolder
 
 STATIC = Path(__file__).parent / "static"
 TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
@@ -29,13 +29,13 @@ BREATH, PAUSE, LIST_PAUSE = 0.05, 0.4, 2.0
 """Seconds between turns of a stream: while a run is read (others want the run as well), later, and of the list."""
 MOST_STREAMS = 32
 
-Ask = Callable[[OpenRun, dict[str, Any]], dict[str, Any]]
+Ask = Callable[[ViewedRun, dict[str, Any]], dict[str, Any]]
 
 
 class Pages:
     """The handlers; `closing` ends the streams, which would otherwise go on for ever."""
 
-    def __init__(self, shelf: Shelf) -> None:
+    def __init__(self, shelf: RunFolder[ViewedRun]) -> None:
         self.shelf = shelf
         self.closing = False
         self._streams = 0
@@ -86,7 +86,7 @@ class Pages:
         runs = [await run_in_threadpool(self.shelf.run, name) for name in names]
         return StreamingResponse(self._stream(runs), media_type="text/event-stream")
 
-    async def _stream(self, runs: list[OpenRun]) -> AsyncIterator[str]:
+    async def _stream(self, runs: list[ViewedRun]) -> AsyncIterator[str]:
         """News as long as the page listens: of these runs, or of the list of all of them."""
         self._streams += 1
         told: Any = None
@@ -114,7 +114,7 @@ class Pages:
         """The runs, and the folder where it is waited for."""
         return {"runs": self.shelf.overview(), "waiting": None if self.shelf.is_there else str(self.shelf.folder)}
 
-    def _news(self, runs: list[OpenRun]) -> Any:
+    def _news(self, runs: list[ViewedRun]) -> Any:
         if not runs:
             return self._list()
         try:
@@ -123,7 +123,7 @@ class Pages:
             return [{"error": str(error)}]
 
 
-def _news_of(run: OpenRun) -> dict[str, Any]:
+def _news_of(run: ViewedRun) -> dict[str, Any]:
     progress = run.catch_up(READ)
     return {
         "name": run.name,

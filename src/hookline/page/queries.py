@@ -9,10 +9,9 @@ import numpy as np
 
 from hookline import bins
 from hookline.errors import InvalidArgument
-from hookline.page.columns import STATS
-from hookline.page.reading import Health, OpenRun
 from hookline.page.shrink import axis, marked, onto
-from hookline.plots.colorful import folded
+from hookline.page.viewed import Health, ViewedRun
+from hookline.runs.columns import STATS
 
 MOST_SERIES = 1000
 MOST_POINTS = 2000
@@ -29,7 +28,7 @@ SHARE_LOW = 1e-4
 """The share of values at which colour begins; the scale from there to 1 is logarithmic."""
 
 
-def describe(run: OpenRun, seconds: float = float("inf")) -> dict[str, Any]:
+def describe(run: ViewedRun, seconds: float = float("inf")) -> dict[str, Any]:
     """Everything about a run but its numbers: facts, modules with their health, series, steps.
 
     What was written since is read first, for so long at most.
@@ -64,7 +63,7 @@ def told(health: Health) -> dict[str, Any]:
     }
 
 
-def curves(run: OpenRun, ask: dict[str, Any], most: int = MOST_SERIES) -> dict[str, Any]:
+def curves(run: ViewedRun, ask: dict[str, Any], most: int = MOST_SERIES) -> dict[str, Any]:
     """A statistic of many series over the steps: {x, spans, values: [base64 of float32], bad: [[point]]}."""
     numbers = _series(run, ask, most)
     stat = _text(ask, "stat")
@@ -85,14 +84,14 @@ def curves(run: OpenRun, ask: dict[str, Any], most: int = MOST_SERIES) -> dict[s
     return {"x": x.tolist(), "spans": starts is not None, "values": values, "bad": bad}
 
 
-def heat(run: OpenRun, ask: dict[str, Any]) -> dict[str, Any]:
+def heat(run: ViewedRun, ask: dict[str, Any]) -> dict[str, Any]:
     """The histograms of some series over the steps, as images with a logarithmic colour in a byte."""
     numbers = _series(run, ask, MOST_IMAGES)
     columns = _whole(ask, "columns", 10, MOST_COLUMNS, default=200)
     return {"images": [_image(run, number, columns) for number in numbers]}
 
 
-def _image(run: OpenRun, number: int, columns: int) -> dict[str, Any] | None:
+def _image(run: ViewedRun, number: int, columns: int) -> dict[str, Any] | None:
     """None where there is no histogram; the rows of the image go from the largest value down to the smallest."""
     steps, which, counts = run.histograms(number)
     if not len(steps):
@@ -102,7 +101,7 @@ def _image(run: OpenRun, number: int, columns: int) -> dict[str, Any] | None:
     starts, ends = every[cuts[:-1]], every[cuts[1:] - 1]
     places = which.astype(np.int64) * len(starts) + np.searchsorted(starts, steps, side="right") - 1
     image = np.bincount(places, counts, bins.COUNT * len(starts)).reshape(bins.COUNT, -1)
-    rows, magnitudes = folded(image)
+    rows, magnitudes = bins.folded(image)
     share = rows / np.maximum(rows.sum(axis=0), 1)
     used = np.flatnonzero(rows.any(axis=1))
     low, high = (int(used[0]), int(used[-1]) + 1) if len(used) else (0, len(rows))
@@ -121,7 +120,7 @@ def _image(run: OpenRun, number: int, columns: int) -> dict[str, Any] | None:
     }
 
 
-def at(run: OpenRun, ask: dict[str, Any], most: int = MOST_SERIES) -> dict[str, Any]:
+def at(run: ViewedRun, ask: dict[str, Any], most: int = MOST_SERIES) -> dict[str, Any]:
     """The statistics and quantiles of series at a step, or at the last one before it that they have.
 
     With `finite`, that is the last one with a finite value, if there is any.
@@ -162,7 +161,7 @@ def floats(values: Any) -> str:
         return base64.b64encode(np.asarray(values, "<f4").tobytes()).decode()
 
 
-def _series(run: OpenRun, ask: dict[str, Any], most: int) -> list[int]:
+def _series(run: ViewedRun, ask: dict[str, Any], most: int) -> list[int]:
     numbers = ask.get("series")
     if not isinstance(numbers, list) or not all(type(number) is int for number in numbers):
         raise InvalidArgument("series: a list of numbers is wanted.")

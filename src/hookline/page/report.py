@@ -14,7 +14,7 @@ import numpy as np
 from hookline.errors import InvalidArgument, RunError
 from hookline.page import queries
 from hookline.page.bundle import document
-from hookline.page.reading import OpenRun
+from hookline.page.viewed import ViewedRun
 from hookline.runs.run import Run
 
 MOST_NUMBERS = 1_200_000
@@ -45,7 +45,7 @@ def report(run: Run | str | Path, path: str | Path, *, progress: Progress | None
     if path.suffix.lower() not in (".html", ".htm"):
         raise InvalidArgument(f"{path.name!r}: a file that ends in .html is wanted.")
     tell = progress or (lambda share: None)
-    opened = OpenRun(folder, folder.resolve().name)
+    opened = ViewedRun(folder, folder.resolve().name)
     try:
         opened.catch_up()
         opened.look(lambda share: tell(0.4 * share))
@@ -62,7 +62,7 @@ def report(run: Run | str | Path, path: str | Path, *, progress: Progress | None
     return path
 
 
-def _everything(run: OpenRun, tell: Progress) -> dict[str, Any]:
+def _everything(run: ViewedRun, tell: Progress) -> dict[str, Any]:
     """What the page would ask for, asked in advance."""
     about = queries.describe(run)
     rank = min((series.rank for series in run.series), default=0)
@@ -98,11 +98,11 @@ def _everything(run: OpenRun, tell: Progress) -> dict[str, Any]:
     return {"about": {**about, "atSteps": steps}, "curves": curves, "heat": heat, "at": at}
 
 
-def _curves(run: OpenRun, numbers: list[int], stat: str, points: int) -> dict[str, Any]:
+def _curves(run: ViewedRun, numbers: list[int], stat: str, points: int) -> dict[str, Any]:
     """All series of a bundle on one axis, however many they are."""
     return queries.curves(run, {"series": numbers, "stat": stat, "points": points}, most=len(numbers))
 
 
-def _at(run: OpenRun, numbers: list[int], step: int) -> dict[int, Any]:
+def _at(run: ViewedRun, numbers: list[int], step: int) -> dict[int, Any]:
     rows = queries.at(run, {"series": numbers, "step": step}, most=len(numbers))["rows"]
     return {number: row for number, row in zip(numbers, rows, strict=True) if row}

@@ -12,7 +12,8 @@ from typing import Any
 from hookline.errors import HooklineError, MissingExtra
 from hookline.page import keeping
 from hookline.page.browser import Door
-from hookline.page.shelf import Shelf
+from hookline.page.viewed import ViewedRun
+from hookline.runs.folder import RunFolder
 
 MONTH = 30 * 24 * 3600
 """Seconds for which a browser keeps the cookie of a lasting page."""
@@ -33,7 +34,7 @@ def serve(folder: str | Path, *, host: str = "127.0.0.1", port: int = 0, lasting
         if error.name not in ("starlette", "uvicorn"):
             raise
         raise MissingExtra("the page needs starlette and uvicorn. Run: pip install 'hookline[page]'") from error
-    shelf = Shelf(folder)
+    shelf = RunFolder(folder, ViewedRun)
     here = shelf.folder.resolve()
     listening, token, note = _lasting(here, host, port) if lasting else (_listening(host, port), "", None)
     port = listening.getsockname()[1]
@@ -87,7 +88,7 @@ class Server:
 
     def __init__(
         self,
-        shelf: Shelf,
+        shelf: RunFolder[ViewedRun],
         pages: Any,
         guard: Any,
         server: Any,

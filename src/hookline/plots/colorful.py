@@ -24,7 +24,7 @@ def colorful_dimension(rows: list[Row], site: str, kind: str = "output", ax: Any
     hists = [row["hist"] for row in some]
     if any(hist is None for hist in hists):
         raise InvalidArgument("the rows have no histograms; watch with histogram=True.")
-    image, magnitudes = folded(np.stack(hists, axis=1))
+    image, magnitudes = bins.folded(np.stack(hists, axis=1))
     if not image.any():
         raise InvalidArgument(f"every value of {name!r} ({kind}) is NaN or Inf: there is no histogram to draw.")
     ax = new_axes(ax)
@@ -43,35 +43,6 @@ def colorful_dimension(rows: list[Row], site: str, kind: str = "output", ax: Any
     ax.set_title(f"{kind} of {name}", loc="left", fontsize="medium")
     ax.figure.colorbar(mesh, ax=ax, pad=0.02, label="share of values")
     return ax
-
-
-def folded(image: Any) -> tuple[Any, Any]:
-    """(rows, magnitudes): the bins that matter on both sides of a middle row, and where they begin.
-
-    Of both sides together, the bins next to zero that hold less than a thousandth of all values go into
-    the middle row; so do zeros. Beyond the largest value nothing is kept.
-
-    >>> hist = np.zeros((bins.COUNT, 1), int)
-    >>> for value in (0.0, 1e-30, 1.0, 1.2, -2.0):
-    ...     hist[bins.index(value)] += 1000
-    >>> rows, magnitudes = folded(hist)
-    >>> rows[:, 0].tolist(), magnitudes.tolist()[-3:]
-    ([1000, 0, 0, ..., 2000, 0, 0], [1.0, 1.5, 2.0])
-    """
-    negative, zero, positive = image[bins.ZERO - 1 :: -1], image[bins.ZERO], image[bins.ZERO + 1 :]
-    both = (negative + positive).sum(axis=1)
-    if not both.any():
-        return zero[None, :], np.empty(0)
-    far = int(np.nonzero(both)[0].max()) + 1
-    near = int(np.searchsorted(both.cumsum(), max(both.sum() / 1000, 0), side="right"))
-    near = min(max(near, far - 2 * OCTAVES), far - 1)
-    middle = zero + negative[:near].sum(axis=0) + positive[:near].sum(axis=0)
-    rows = np.concatenate([negative[near:far][::-1], middle[None, :], positive[near:far]])
-    return rows, bins.edges()[0][bins.ZERO + 1 :][near:far]
-
-
-OCTAVES = 30
-"""So many powers of two are shown at most, from the largest value down."""
 
 
 def _borders(steps: list[int]) -> Any:

@@ -1,4 +1,4 @@
-"""Shelf: the runs below a folder, by names that are checked against what is there."""
+"""Folder: the runs below a folder, by names that are checked against what is there."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ import os
 import threading
 import time
 from collections import OrderedDict
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from hookline.errors import RunError
-from hookline.page.columns import Held
-from hookline.page.reading import FILES, SILENT, OpenRun, facts, state_of
-from hookline.sinks.database import Reader
+from hookline.runs.columns import Held
+from hookline.runs.growing import OpenRun
+from hookline.runs.state import FILES, SILENT, facts, state_of
 from hookline.sinks.opening import run_files
+from hookline.sinks.reader import Reader
 
 DEEPEST = 4
 MOST_RUNS = 1000
@@ -22,19 +24,23 @@ MOST_OPEN = 6
 """So many runs stay in memory; the one that was asked for longest ago goes first."""
 
 
-class Shelf:
-    """The runs in a folder and below it; the folder may be a run itself, and may come later.
+Opened = TypeVar("Opened", bound=OpenRun)
+
+
+class RunFolder(Generic[Opened]):
+    """The runs in a folder and below it, each opened by `opens`; it may be a run itself, and may come later.
 
     A name is never made into a path: it is looked up among the runs that were found, so that no name
     leads out of the folder.
     """
 
-    def __init__(self, folder: str | Path) -> None:
+    def __init__(self, folder: str | Path, opens: Callable[[Path, str, Held], Opened]) -> None:
+        self._opens = opens
         self.folder = Path(folder).absolute()
         if self.folder.exists() and not self.is_there:
             raise RunError(f"{self.folder} is a file: a folder with runs in it is wanted, or a run.")
         self._glances: dict[Path, tuple[Any, dict[str, Any]]] = {}
-        self._open: OrderedDict[str, OpenRun] = OrderedDict()
+        self._open: OrderedDict[str, Opened] = OrderedDict()
         self._lock = threading.Lock()
         self._held = Held()
 
@@ -55,14 +61,14 @@ class Shelf:
                 folders.clear()
         return found
 
-    def run(self, name: str) -> OpenRun:
+    def run(self, name: str) -> Opened:
         """The run of that name; RunError where there is none."""
         with self._lock:
             if name not in self._open:
                 path = self.names().get(name)
                 if path is None:
                     raise RunError("there is no run of that name in the folder.")
-                self._open[name] = OpenRun(path, name, self._held)
+                self._open[name] = self._opens(path, name, self._held)
             self._open.move_to_end(name)
             while len(self._open) > MOST_OPEN:
                 self._open.popitem(last=False)[1].close()

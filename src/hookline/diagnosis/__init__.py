@@ -1,0 +1,1 @@
+"""Diagnosis: what is wrong with each layer of a run, from its statistics."""
