@@ -11,8 +11,8 @@ import numpy as np
 
 import hookline
 from hookline.lines import Stats
-from hookline.sinks.frames import seal
-from hookline.sinks.schema import FORMATS, checksum
+from hookline.runfiles.frames import seal
+from hookline.runfiles.schema import FORMATS, checksum
 
 MAGIC = bytes.fromhex("d9d505f920a163d7")
 

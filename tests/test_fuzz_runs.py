@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 
 import hookline
 from hookline.page import queries
+from hookline.runfiles.frames import Block, Damaged, pack, seal, unpack, unpack_columns, unpack_histograms
+from hookline.runfiles.schema import checksum
 from hookline.runs.growing import OpenRun
-from hookline.sinks.frames import Block, Damaged, pack, seal, unpack, unpack_columns, unpack_histograms
-from hookline.sinks.schema import checksum
 from hostile import row, stored
 
 TIMES = max(1, int(os.environ.get("HOOKLINE_FUZZ", "1")))

@@ -19,8 +19,8 @@ from starlette.testclient import TestClient
 import hookline
 from hookline.page.app import Pages
 from hookline.page.viewed import ViewedRun
+from hookline.runfiles.writer import Writer
 from hookline.runs.folder import RunFolder
-from hookline.sinks.database import Writer
 from hostile import (
     SCHEMAS,
     attack,
@@ -165,9 +165,9 @@ def test_a_journal_that_waits_for_a_new_run_is_not_played_back(tmp_path):
 
 HOT = """
 import sys, os, hookline
-from hookline.sinks import database
+from hookline.runfiles import writer
 from hostile import row
-database.why_no_wal = lambda folder: "it is not wanted"
+writer.why_no_wal = lambda folder: "it is not wanted"
 store = hookline.RunStore(sys.argv[1]); store.open({})
 writer = store._opened()._writer
 for step in range(3): writer.write([row(step)])

@@ -8,7 +8,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "hookline"
 LATE = {
     "hookline": "the command line answers --help without loading anything",
     "hookline.plots.overview": "matplotlib is optional",
-    "hookline.sinks.store": "SQLite is loaded by who stores",
+    "hookline.runfiles.store": "SQLite is loaded by who stores",
 }
 """What may be imported inside of a function, and why."""
 

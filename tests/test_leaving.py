@@ -242,7 +242,7 @@ def test_no_thread_is_left_after_a_watch():
 IN_ITS_OWN_THREAD = """
 import sys, time
 from hookline.sinks import RunStore
-from hookline.sinks.database import Writer
+from hookline.runfiles.writer import Writer
 
 store = [RunStore(sys.argv[1])]
 store[0].open({"rank": 0})

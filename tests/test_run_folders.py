@@ -17,8 +17,8 @@ from torch import nn
 
 import hookline
 from hookline.lines import Stats
+from hookline.runfiles import clock, places
 from hookline.runs.growing import OpenRun
-from hookline.sinks import clock, places
 
 ONE_STEP = """
 import sys, torch, hookline
@@ -328,7 +328,7 @@ def test_a_clock_that_is_set_back_changes_no_order(tmp_path, monkeypatch):
     # Another process goes on, whose clock is behind.
     code = f"""
 import torch, hookline
-from hookline.sinks import clock
+from hookline.runfiles import clock
 class SetBack(clock.datetime):
     @classmethod
     def now(cls, tz=None):

@@ -15,7 +15,7 @@ import hookline
 from conftest import loss_of, same_bits
 from hookline.recording import files
 from hookline.recording.record import record
-from hookline.sinks.database import Reader
+from hookline.runfiles.reader import Reader
 
 Pair = namedtuple("Pair", "a b")
 

@@ -19,13 +19,13 @@ import torch
 from torch import nn
 
 import hookline
+from hookline.background import QUEUE
 from hookline.lines import Stats
 from hookline.rows import SERIES
+from hookline.runfiles import store as store_module
+from hookline.runfiles.frames import pack, unpack
+from hookline.runfiles.writer import Writer
 from hookline.runs import export as export_module
-from hookline.sinks import store as store_module
-from hookline.sinks.background import QUEUE
-from hookline.sinks.database import Writer
-from hookline.sinks.frames import pack, unpack
 
 WRITER = """
 import sys, time, numpy as np, hookline

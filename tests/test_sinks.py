@@ -11,8 +11,8 @@ from torch import nn
 
 import hookline
 from hookline import sinks
+from hookline.background import Background
 from hookline.lines import Stats
-from hookline.sinks.background import Background
 from hookline.sinks.buckets import buckets
 from hookline.sinks.mlflow import allowed
 from hookline.sinks.tags import scalars, tag

@@ -16,37 +16,32 @@ ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "hookline"
 BASE = {
     *{"alone", "audit", "bins", "branches", "errors", "globs", "guard", "optional", "reporting", "rows", "site"},
-    *{"trees", "version"},
+    *{"background", "leaving", "tables", "trees", "version"},
 }
 MAY_USE = {
-    "audit": set(),
-    "errors": set(),
-    "alone": set(),
-    "branches": set(),
-    "bins": set(),
-    "rows": set(),
-    "trees": {"branches"},
-    "site": {"errors"},
-    "globs": set(),
-    "guard": set(),
+    **{name: set() for name in BASE},
+    "background": {"errors", "rows"},
     "optional": {"errors"},
-    "version": set(),
-    "schedule": {"errors"},
+    "site": {"errors"},
+    "tables": {"optional", "rows"},
+    "trees": {"branches"},
+    "schedule": BASE,
     "backends": BASE,
     "lines": BASE | {"backends"},
-    "sinks": BASE | {"lines"},
-    "hooks": BASE | {"backends", "sinks"},
-    "exported": BASE | {"backends", "hooks"},
-    "recording": BASE | {"backends", "hooks", "sinks"},
-    "runs": BASE | {"recording", "sinks"},
-    "plots": BASE | {"lines"},
+    "hooks": BASE | {"backends"},
+    "runfiles": BASE,
+    "recording": BASE | {"backends", "hooks", "runfiles"},
+    "runs": BASE | {"recording", "runfiles"},
+    "sinks": BASE | {"runfiles"},
+    "plots": BASE,
+    "watching": BASE | {"backends", "hooks", "lines", "plots", "recording", "runfiles", "schedule", "sinks"},
     "diagnosis": BASE | {"runs"},
     "page": BASE | {"diagnosis", "runs"},
-    "watching": BASE | {"backends", "hooks", "lines", "plots", "recording", "runs", "schedule", "sinks"},
-    "fastai": BASE | {"backends", "hooks", "plots", "schedule"},
-    "integrations": BASE | {"backends", "fastai", "hooks", "watching", "schedule", "sinks"},
     "summaries": BASE | {"backends", "hooks"},
-    "testing": BASE | {"backends", "hooks"},
+    "fastai": BASE | {"backends", "hooks", "plots", "schedule"},
+    "integrations": BASE | {"fastai", "hooks", "schedule", "sinks", "watching"},
+    "exported": BASE | {"backends", "hooks"},
+    "testing": BASE | {"backends"},
     "examples": {"optional"},  # a user's code, which knows nothing of hookline
     "cli": set(),  # public names only: `import hookline`
     "__main__": {"cli"},
@@ -93,6 +88,16 @@ def test_every_folder_imports_only_what_lies_upstream():
                 if parts[1] not in MAY_USE[folder] | {folder}:
                     wrong.append(f"{path.relative_to(ROOT)}:{line} reaches into {parts[1]!r}")
     assert not wrong, "\n".join(wrong)
+
+
+def test_no_folder_may_import_what_it_does_not():
+    """An arrow that nobody uses would be used one day, by mistake."""
+    unused = {folder: may - BASE for folder, may in MAY_USE.items() if folder not in BASE}
+    for path in files():
+        folder = path.relative_to(SOURCE).parts[0].removesuffix(".py")
+        for module, _ in imported(path):
+            unused.get(folder, set()).discard(module.removeprefix("hookline.").split(".")[0])
+    assert {folder: left for folder, left in unused.items() if left} == {}
 
 
 def test_the_columns_of_a_row_are_listed_once():

@@ -72,9 +72,9 @@ _HOME = {
     "recording.record": ("record",),
     "recording.recorder": ("Recorder",),
     "recording.recording": ("Recording",),
+    "runfiles.store": ("RunStore",),
     "runs.recordings": ("Recordings",),
     "runs.run": ("Run", "open_run"),
-    "sinks.store": ("RunStore",),
     "site": ("Site",),
     "watching.block": ("Watch",),
     "watching.watch": ("watch",),
@@ -184,10 +184,10 @@ if TYPE_CHECKING:
     from hookline.recording.record import record as record
     from hookline.recording.recorder import Recorder as Recorder
     from hookline.recording.recording import Recording as Recording
+    from hookline.runfiles.store import RunStore as RunStore
     from hookline.runs.recordings import Recordings as Recordings
     from hookline.runs.run import Run as Run
     from hookline.runs.run import open_run as open_run
-    from hookline.sinks.store import RunStore as RunStore
     from hookline.site import Site as Site
     from hookline.summaries.memory import TrainingMemory as TrainingMemory
     from hookline.summaries.source import Source as Source

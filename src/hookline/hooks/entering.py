@@ -12,7 +12,7 @@ from typing import Any, Protocol, Self
 
 from hookline.errors import InvalidArgument
 from hookline.hooks.placing import callers_frame
-from hookline.sinks.leaving import no_longer, until_exit
+from hookline.leaving import no_longer, until_exit
 
 
 class _ContextManager(Protocol):

@@ -32,7 +32,7 @@ def report(run: Run | str | Path, path: str | Path, *, progress: Progress | None
     stretch of steps the lowest and the highest value. `progress` is told the share that is done.
 
     >>> import tempfile
-    >>> from hookline.sinks.store import RunStore
+    >>> from hookline.runfiles.store import RunStore
     >>> folder = Path(tempfile.mkdtemp())
     >>> store = RunStore(folder / "run")
     >>> store.write([{"site": "fc", "kind": "output", "call": 0, "mode": "train", "step": 0, "mean": 0.5}])

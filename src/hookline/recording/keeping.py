@@ -32,7 +32,7 @@ class Keeping:
             raise InvalidArgument(f"record(to={to!r}): the folder of a run, a RunStore or a Watch is wanted.")
         self._own: Any = None  # the store of a folder that was named, open during the block
         if isinstance(to, (str, Path)):
-            from hookline.sinks.store import RunStore
+            from hookline.runfiles.store import RunStore
 
             to = self._own = RunStore(to)
         self._to = to

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from hookline.rows import COUNTS, FLOATS, IDENTITY, Row
-from hookline.sinks.columns import more_of
-from hookline.sinks.entries import Frame
-from hookline.sinks.frames import Histograms
+from hookline.runfiles.entries import Frame
+from hookline.runfiles.frames import Histograms
+from hookline.tables import more_of
 
 Columns = dict[str, Any]
 Part = tuple[dict[int, dict[str, Any]], int, Frame, Any]

@@ -10,7 +10,7 @@ import numpy as np
 from hookline.errors import InvalidArgument, NoSuchSite, near
 from hookline.globs import matcher
 from hookline.rows import HISTOGRAM, RATIO, STATISTICS
-from hookline.sinks.reader import Reader
+from hookline.runfiles.reader import Reader
 
 Series = dict[int, dict[str, Any]]
 Chosen = tuple[Reader, Series]

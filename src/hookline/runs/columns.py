@@ -18,8 +18,8 @@ import numpy as np
 
 from hookline.errors import RunError
 from hookline.rows import COUNTS, FLOATS
-from hookline.sinks.reader import Reader
-from hookline.sinks.schema import GROUP
+from hookline.runfiles.reader import Reader
+from hookline.runfiles.schema import GROUP
 
 STATS = (*FLOATS, *COUNTS)
 AT_ONCE = 256

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from hookline.errors import InvalidArgument, RunError
 from hookline.optional import need
 from hookline.rows import Row
-from hookline.sinks.columns import HISTOGRAM, NAMES, arrow_table, columns_of
+from hookline.tables import HISTOGRAM, NAMES, arrow_table, columns_of
 
 if TYPE_CHECKING:
     from hookline.runs.run import Run

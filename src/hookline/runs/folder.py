@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from hookline.errors import RunError
+from hookline.runfiles.opening import run_files
+from hookline.runfiles.reader import Reader
 from hookline.runs.columns import Held
 from hookline.runs.growing import OpenRun
 from hookline.runs.state import FILES, SILENT, facts, state_of
-from hookline.sinks.opening import run_files
-from hookline.sinks.reader import Reader
 
 DEEPEST = 4
 MOST_RUNS = 1000

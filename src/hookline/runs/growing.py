@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hookline.errors import RunError
+from hookline.runfiles.opening import run_files
 from hookline.runs.columns import Columns, Counted, FileColumns, Held
 from hookline.runs.state import facts, state_of
-from hookline.sinks.opening import run_files
 
 MOST_DAMAGE = 20
 """So many damages are told on the page."""

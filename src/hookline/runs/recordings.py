@@ -8,8 +8,8 @@ from typing import overload
 
 from hookline.recording.loading import open_recording
 from hookline.recording.recording import Recording
-from hookline.sinks.database import Kept
-from hookline.sinks.opening import check_plain
+from hookline.runfiles.opening import check_plain
+from hookline.runfiles.schema import Kept
 
 
 class Recordings(Sequence[Recording]):

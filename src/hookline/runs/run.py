@@ -12,13 +12,13 @@ from hookline.errors import InvalidArgument, RunError
 from hookline.optional import need
 from hookline.recording.budget import parse_bytes
 from hookline.rows import IDENTITY, Row
+from hookline.runfiles.opening import run_files
+from hookline.runfiles.reader import Reader
 from hookline.runs.arrays import Columns, joined, with_histograms
 from hookline.runs.asking import Chosen, bounds, check_stat, chosen_series, within
 from hookline.runs.export import export, pieces
 from hookline.runs.recordings import Recordings
-from hookline.sinks.columns import arrow_table, polars_frame
-from hookline.sinks.database import Reader
-from hookline.sinks.opening import run_files
+from hookline.tables import arrow_table, polars_frame
 
 TOLD = 3
 """So many damages are told in one warning; `Run.damage` has all."""

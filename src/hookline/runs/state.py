@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hookline.errors import RunError
-from hookline.sinks.reader import Reader
+from hookline.runfiles.reader import Reader
 
 FILES = "rank*-*.sqlite"
 SILENT = 60.0

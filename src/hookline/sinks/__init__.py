@@ -5,12 +5,12 @@
 'a'
 """
 
+from hookline.runfiles.journal import why_no_wal
+from hookline.runfiles.store import RunStore
 from hookline.sinks.console import Console
-from hookline.sinks.journal import why_no_wal
 from hookline.sinks.mlflow import MLflow
 from hookline.sinks.parquet import Parquet
 from hookline.sinks.protocol import Sink
-from hookline.sinks.store import RunStore
 from hookline.sinks.tensorboard import TensorBoard
 from hookline.sinks.trackers import Trackio, Wandb
 

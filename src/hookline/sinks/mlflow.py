@@ -9,11 +9,11 @@ import zlib
 from collections.abc import Sequence
 from typing import Any
 
+from hookline.background import Background
 from hookline.errors import RunError
+from hookline.leaving import no_longer, uncaught, until_exit
 from hookline.optional import need
 from hookline.rows import Row
-from hookline.sinks.background import Background
-from hookline.sinks.leaving import no_longer, uncaught, until_exit
 from hookline.sinks.tags import scalars
 
 BATCH = 1000

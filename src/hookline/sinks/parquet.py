@@ -10,12 +10,12 @@ import io
 import os
 from typing import Any
 
+from hookline.background import Background
 from hookline.errors import RunError
+from hookline.leaving import no_longer, until_exit
 from hookline.optional import need
 from hookline.rows import Row
-from hookline.sinks.background import Background
-from hookline.sinks.columns import arrow_table
-from hookline.sinks.leaving import no_longer, until_exit
+from hookline.tables import arrow_table
 
 SECONDS = 10.0
 ROWS = 20_000

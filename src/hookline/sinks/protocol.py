@@ -7,8 +7,8 @@ from typing import Any, Protocol
 
 from hookline.errors import InvalidArgument
 from hookline.rows import Row
+from hookline.runfiles.store import RunStore
 from hookline.sinks.parquet import Parquet
-from hookline.sinks.store import RunStore
 
 
 class Sink(Protocol):

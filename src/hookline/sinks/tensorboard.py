@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from hookline.leaving import no_longer, until_exit
 from hookline.optional import need
 from hookline.rows import Row
 from hookline.sinks.buckets import buckets
-from hookline.sinks.leaving import no_longer, until_exit
 from hookline.sinks.tags import by_step, scalars, tag
 
 FLUSH_SECONDS = 5

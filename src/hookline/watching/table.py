@@ -12,8 +12,8 @@ from typing import Any
 from hookline.errors import InvalidArgument
 from hookline.globs import matcher
 from hookline.rows import SERIES, Row
+from hookline.runfiles.frames import Block, pack, unpack
 from hookline.sinks import RunStore, Sink
-from hookline.sinks.frames import Block, pack, unpack
 
 NAMES = (*SERIES, "rank")
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from hookline import bins
 from hookline.rows import Row
-from hookline.sinks.frames import LARGEST, Block, Damaged, Histograms, unpack_histograms
-from hookline.sinks.schema import GROUP
+from hookline.runfiles.frames import LARGEST, Block, Damaged, Histograms, unpack_histograms
+from hookline.runfiles.schema import GROUP
 
 
 class Frame(NamedTuple):

@@ -14,10 +14,9 @@ from typing import Any
 from hookline.alone import Alone, one_at_a_time
 from hookline.errors import RunError
 from hookline.rows import Row
-from hookline.sinks.clock import not_before, now
-from hookline.sinks.database import VERSION, Kept, Reader, Writer
-from hookline.sinks.journal import SUFFIXES
-from hookline.sinks.places import (
+from hookline.runfiles.clock import not_before, now
+from hookline.runfiles.journal import SUFFIXES
+from hookline.runfiles.places import (
     FILES,
     file_of,
     is_being_written,
@@ -28,6 +27,9 @@ from hookline.sinks.places import (
     meta_of,
     taken_by,
 )
+from hookline.runfiles.reader import Reader
+from hookline.runfiles.schema import VERSION, Kept
+from hookline.runfiles.writer import Writer
 
 _alone = Alone()
 _files: dict[tuple[int, Path, int], RunFile] = {}

@@ -13,13 +13,10 @@ from hookline import bins
 from hookline.alone import Alone, one_at_a_time
 from hookline.errors import InvalidArgument
 from hookline.rows import SERIES, Row
-from hookline.sinks.frames import Block, pack, seal
-from hookline.sinks.journal import SUFFIXES, connected, why_no_wal
-from hookline.sinks.reader import Reader
-from hookline.sinks.rollback import check_journal
-from hookline.sinks.schema import FORMATS, GROUP, VERSION, Kept, checksum
-
-__all__ = ["GROUP", "VERSION", "Kept", "Reader", "Writer"]
+from hookline.runfiles.frames import Block, pack, seal
+from hookline.runfiles.journal import SUFFIXES, connected, why_no_wal
+from hookline.runfiles.rollback import check_journal
+from hookline.runfiles.schema import FORMATS, GROUP, VERSION, Kept, checksum
 
 ROWS, BYTES = 4096, 16 << 20
 """A frame has at most so many rows, and fewer where their bytes would be more: damage then costs little."""

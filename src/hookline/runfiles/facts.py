@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 from hookline.rows import SERIES
-from hookline.sinks.frames import LARGEST, Damaged
-from hookline.sinks.schema import Kept
+from hookline.runfiles.frames import LARGEST, Damaged
+from hookline.runfiles.schema import Kept
 
 LONGEST = 10_000
 """So long a name may be."""

@@ -17,13 +17,13 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from hookline.background import FULL, Background
 from hookline.errors import InvalidArgument, RunError
+from hookline.leaving import no_longer, uncaught, until_exit
 from hookline.rows import Row
-from hookline.sinks.background import FULL, Background
-from hookline.sinks.clock import now
-from hookline.sinks.leaving import no_longer, uncaught, until_exit
-from hookline.sinks.places import launch, numbered, resolved
-from hookline.sinks.runfile import RunFile, again, opened
+from hookline.runfiles.clock import now
+from hookline.runfiles.places import launch, numbered, resolved
+from hookline.runfiles.runfile import RunFile, again, opened
 from hookline.version import __version__
 
 FLUSH_SECONDS = 1.0

@@ -13,12 +13,12 @@ import numpy as np
 
 from hookline.errors import RunError, printable
 from hookline.rows import Row
-from hookline.sinks.columns import more_of
-from hookline.sinks.entries import Entry, Frame, check, histograms_of, keys_of, last_of_each, overlapping
-from hookline.sinks.facts import checked_facts, checked_recording, checked_series
-from hookline.sinks.frames import LARGEST, Block, Damaged, rows_of, unpack_columns, unseal
-from hookline.sinks.opening import LONG, SHORT, Source
-from hookline.sinks.schema import GROUP, META, VERSION, Format, Kept, checksum, format_of
+from hookline.runfiles.entries import Entry, Frame, check, histograms_of, keys_of, last_of_each, overlapping
+from hookline.runfiles.facts import checked_facts, checked_recording, checked_series
+from hookline.runfiles.frames import LARGEST, Block, Damaged, rows_of, unpack_columns, unseal
+from hookline.runfiles.opening import LONG, SHORT, Source
+from hookline.runfiles.schema import GROUP, META, VERSION, Format, Kept, checksum, format_of
+from hookline.tables import more_of
 
 UNREADABLE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_MISMATCH}
 """What SQLite says of damage; of other errors (busy, no access) it may be free later."""

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from hookline.errors import RunError
-from hookline.sinks.journal import SUFFIXES
-from hookline.sinks.rollback import check_journal, undo
+from hookline.runfiles.journal import SUFFIXES
+from hookline.runfiles.rollback import check_journal, undo
 
 NAME = re.compile(r"rank\d{1,9}-\d{1,9}\.sqlite")
 TABLES = {"sqlite_master", "meta", "seal", "series", "frame", "block", "recording"}

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from hookline.errors import InvalidArgument, RunError
-from hookline.sinks.database import Reader
+from hookline.runfiles.reader import Reader
 
 FILES = "rank*-*.sqlite"
 LAUNCH = ("WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "SLURM_JOB_ID", "SLURM_STEP_ID")
