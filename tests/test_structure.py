@@ -16,16 +16,16 @@ ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "hookline"
 BASE = {
     *{"alone", "audit", "bins", "branches", "errors", "globs", "guard", "optional", "reporting", "rows", "site"},
-    *{"background", "leaving", "tables", "trees", "version"},
+    *{"background", "leaving", "schedule", "tables", "trees", "version"},
 }
 MAY_USE = {
     **{name: set() for name in BASE},
     "background": {"errors", "rows"},
     "optional": {"errors"},
+    "schedule": {"errors"},
     "site": {"errors"},
     "tables": {"optional", "rows"},
     "trees": {"branches"},
-    "schedule": BASE,
     "backends": BASE,
     "lines": BASE | {"backends"},
     "hooks": BASE | {"backends"},
@@ -34,12 +34,12 @@ MAY_USE = {
     "runs": BASE | {"recording", "runfiles"},
     "sinks": BASE | {"runfiles"},
     "plots": BASE,
-    "watching": BASE | {"backends", "hooks", "lines", "plots", "recording", "runfiles", "schedule", "sinks"},
+    "watching": BASE | {"backends", "hooks", "lines", "plots", "recording", "runfiles", "sinks"},
     "diagnosis": BASE | {"runs"},
     "page": BASE | {"diagnosis", "runs"},
     "summaries": BASE | {"backends", "hooks"},
-    "fastai": BASE | {"backends", "hooks", "plots", "schedule"},
-    "integrations": BASE | {"fastai", "hooks", "schedule", "sinks", "watching"},
+    "fastai": BASE | {"backends", "hooks", "plots"},
+    "integrations": BASE | {"fastai", "hooks", "sinks", "watching"},
     "exported": BASE | {"backends", "hooks"},
     "testing": BASE | {"backends"},
     "examples": {"optional"},  # a user's code, which knows nothing of hookline
@@ -98,6 +98,21 @@ def test_no_folder_may_import_what_it_does_not():
         for module, _ in imported(path):
             unused.get(folder, set()).discard(module.removeprefix("hookline.").split(".")[0])
     assert {folder: left for folder, left in unused.items() if left} == {}
+
+
+def test_the_page_about_the_architecture_is_true():
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    rooms = {
+        room: set(re.findall(r"\w+", may)) for room, may in re.findall(r"^\| `(\w+)/` \|.*\|(.*)\|$", text, re.M)
+    }
+    assert rooms == {name: MAY_USE[name] - BASE for name in rooms}
+    assert set(rooms) == {path.parent.name for path in SOURCE.glob("*/__init__.py")}
+    sources = [str(path.relative_to(ROOT)) for path in [*ROOT.rglob("src/**/*.*"), *ROOT.rglob("tests/**/*.py")]]
+    named = set(re.findall(r"`([\w/]+\.(?:py|js|h|c))`", text))
+    assert (
+        len(named) > 40
+        and [name for name in named if not any(f"/{one}".endswith(f"/{name}") for one in sources)] == []
+    )
 
 
 def test_the_columns_of_a_row_are_listed_once():

@@ -281,7 +281,7 @@ def _with_risks(program: Program, draw: Any, features: Features) -> Program:
     another network of it, for which the reference is none.
     """
     for module, number, risky in list(_risks(program, features)):
-        # Of reentrant checkpoints in each other ARCHITECTURE says that calls can't all be told apart.
+        # Reentrant checkpoints in each other: a limit that the README of backends/torch names.
         nested = features.checkpoint == "True" and "checkpoint(" in program.source.partition("class M0")[2]
         if draw(st.integers(0, 3)) and not nested:
             bold = with_step(program, module, number, risky)
@@ -293,7 +293,7 @@ def _risks(program: Program, features: Features) -> Iterator[tuple[int, int, Sta
     quiet = _called_quietly(program)
     for module, one in enumerate(program.modules):
         for number, step in enumerate(one.body):
-            # What is written without autograd leaves no trace of where: ARCHITECTURE names it as a limit.
+            # What is written without autograd leaves no trace of where: see the README of backends/torch.
             if isinstance(step, Write) and module not in quiet:
                 yield module, number, replace(step, fresh=False)
             elif isinstance(step, Call) and step.child is not None and features.checkpoint:

@@ -9,12 +9,12 @@ import zlib
 from collections.abc import Sequence
 from typing import Any
 
-from hookline.background import Background
 from hookline.errors import RunError
-from hookline.leaving import no_longer, uncaught, until_exit
+from hookline.leaving import uncaught
 from hookline.optional import need
 from hookline.rows import Row
 from hookline.sinks.tags import scalars
+from hookline.sinks.threaded import Threaded
 
 BATCH = 1000
 """MLflow takes no more metrics at once."""
@@ -22,7 +22,7 @@ SECONDS = 2.0
 ROWS = 2000
 
 
-class MLflow:
+class MLflow(Threaded):
     """A sink that logs to the run `run_id`, to the run that is active, or to a new one of `experiment`.
 
     `tracking_uri` is where MLflow keeps it; the one that is set if None. MLflow has no histograms.
@@ -41,7 +41,6 @@ class MLflow:
         self._own = False
         self._mlflow: Any = None
         self._client: Any = None
-        self._background: Background | None = None
 
     def open(self, meta: dict[str, Any] | None = None) -> None:
         """Takes the run that is there, or makes one."""
@@ -56,30 +55,13 @@ class MLflow:
         for name, value in (meta or {}).items():
             if name != "sites":
                 self._client.set_tag(self.run_id, f"hookline.{name}", value)
-        self._background = Background(self._send, seconds=SECONDS, rows=ROWS)
-        until_exit(self)
+        self._begin(seconds=SECONDS, rows=ROWS)
 
-    def write(self, rows: list[Row]) -> None:
-        """Hands the rows to the thread that sends them; RunError once that has failed."""
-        if self._background is None:
-            self.open()
-        assert self._background is not None
-        self._tell(self._background.error)
-        self._background.put(rows)
-
-    def close(self) -> None:
-        """Sends what is left, and ends the run if it was made here."""
-        background, self._background = self._background, None
-        if background is None:
-            return
-        no_longer(self)
-        background.close()
+    def _end(self) -> None:
+        """Ends the run if it was made here."""
         if self._own:
             failed = sys.exc_info()[1] or uncaught()
             self._client.set_terminated(self.run_id, "FAILED" if failed else "FINISHED")
-        self._tell(background.error)
-
-    at_exit = close
 
     def _send(self, rows: list[Row]) -> None:
         metric, now = self._mlflow.entities.Metric, int(time.time() * 1000)
@@ -91,9 +73,8 @@ class MLflow:
         for start in range(0, len(metrics), BATCH):
             self._client.log_batch(self.run_id, metrics[start : start + BATCH], synchronous=True)
 
-    def _tell(self, error: Exception | None) -> None:
-        if error is not None:
-            raise RunError(f"MLflow run {self.run_id}: {error}") from error
+    def _error(self, error: Exception) -> RunError:
+        return RunError(f"MLflow run {self.run_id}: {error}")
 
 
 def allowed(name: str) -> str:

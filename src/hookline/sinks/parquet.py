@@ -10,18 +10,17 @@ import io
 import os
 from typing import Any
 
-from hookline.background import Background
 from hookline.errors import RunError
-from hookline.leaving import no_longer, until_exit
 from hookline.optional import need
 from hookline.rows import Row
+from hookline.sinks.threaded import Threaded
 from hookline.tables import arrow_table
 
 SECONDS = 10.0
 ROWS = 20_000
 
 
-class Parquet:
+class Parquet(Threaded):
     """A sink that writes `rank=R/part-N-....parquet` below `url` (`s3://bucket/run`, `file:///...`, `memory://...`).
 
     A part is written after so many `seconds` or `rows`; a crash loses what no part has. `options` go to fsspec.
@@ -35,7 +34,6 @@ class Parquet:
         self._meta: dict[str, Any] = {}
         self._files: Any = None
         self._folder = ""
-        self._background: Background | None = None
 
     def open(self, meta: dict[str, Any] | None = None) -> None:
         """Makes the folder; RunError where there can be none."""
@@ -48,28 +46,9 @@ class Parquet:
             self._files.makedirs(self._folder, exist_ok=True)
         except (OSError, ValueError, ImportError) as error:
             raise RunError(f"a run can't be kept at {self.url}: {error}") from error
-        self._background = Background(self._write, seconds=self._seconds, rows=self._rows)
-        until_exit(self)
+        self._begin(seconds=self._seconds, rows=self._rows)
 
-    def write(self, rows: list[Row]) -> None:
-        """Hands the rows to the thread that writes parts; RunError once that has failed."""
-        if self._background is None:
-            self.open()
-        assert self._background is not None
-        self._tell(self._background.error)
-        self._background.put(rows)
-
-    def close(self) -> None:
-        """Writes the last part."""
-        background, self._background = self._background, None
-        if background is not None:
-            background.close()
-            no_longer(self)
-            self._tell(background.error)
-
-    at_exit = close
-
-    def _write(self, rows: list[Row]) -> None:
+    def _send(self, rows: list[Row]) -> None:
         out = io.BytesIO()
         need("pyarrow.parquet").write_table(arrow_table(rows, self._meta), out, compression="zstd")
         name = f"part-{self._parts:06d}-{self._token}.parquet"
@@ -82,6 +61,5 @@ class Parquet:
         self._files.pipe_file(part, out.getvalue())
         self._files.mv(part, whole)
 
-    def _tell(self, error: Exception | None) -> None:
-        if error is not None:
-            raise RunError(f"{self.url}: {error}. The parts that were written are there.") from error
+    def _error(self, error: Exception) -> RunError:
+        return RunError(f"{self.url}: {error}. The parts that were written are there.")
