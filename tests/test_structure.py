@@ -15,12 +15,13 @@ from hookline import rows
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "hookline"
 BASE = {
-    *{"alone", "audit", "bins", "branches", "errors", "globs", "guard", "optional", "reporting", "rows", "site"},
-    *{"background", "leaving", "schedule", "tables", "trees", "version"},
+    *{"alone", "audit", "background", "bins", "branches", "choosing", "errors", "globs", "guard", "leaving"},
+    *{"optional", "reporting", "rows", "schedule", "site", "tables", "trees", "version"},
 }
 MAY_USE = {
     **{name: set() for name in BASE},
     "background": {"errors", "rows"},
+    "choosing": {"errors", "rows"},
     "optional": {"errors"},
     "schedule": {"errors"},
     "site": {"errors"},
@@ -31,7 +32,7 @@ MAY_USE = {
     "hooks": BASE | {"backends"},
     "runfiles": BASE,
     "recording": BASE | {"backends", "hooks", "runfiles"},
-    "runs": BASE | {"recording", "runfiles"},
+    "runs": BASE | {"plots", "recording", "runfiles"},
     "sinks": BASE | {"runfiles"},
     "plots": BASE,
     "watching": BASE | {"backends", "hooks", "lines", "plots", "recording", "runfiles", "sinks"},

@@ -3,6 +3,7 @@
 import copy
 import math
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -11,6 +12,7 @@ import hookline
 from conftest import same_bits, tensors
 from hookline import lines
 from hookline.lines.registry import forget, statistic
+from hookline.rows import IDENTITY, HasRows
 from hookline.schedule import any_of, every, first, logspaced
 from hookline.testing import ZOO, untouched
 from hookline.watching.watch import watch
@@ -229,7 +231,8 @@ def test_memory_of_rows_is_small(model):
     with watch(model) as w:
         train(model, steps=20)
     rows = w.rows()
-    assert sum(len(block) for block in w._table._steps) / len(rows) < 500 < rows[0]["hist"].nbytes
+    kept = sum(len(block.stats) + len(block.hists or b"") for block in w._table._steps)
+    assert kept / len(rows) < 500 < rows[0]["hist"].nbytes
 
 
 def test_a_sink_that_fails_is_reported_once_and_training_goes_on(model):
@@ -474,3 +477,26 @@ def test_steps_may_be_told_by_a_trainer():
     assert [row["step"] for row in w.rows("0", kind="output")] == [0, 1, 2]
     update, grad = w.rows("0.weight", kind="update")[1], w.rows("0.weight", kind="param_grad")[1]
     assert update["l2"] == pytest.approx(0.1 * grad["l2"], rel=1e-4)
+
+
+def test_a_watch_and_its_run_answer_alike(model, tmp_path):
+    with watch(model, to=tmp_path / "run") as w:
+        train(model, steps=4)
+    with hookline.open_run(tmp_path / "run") as run:
+        assert isinstance(w, HasRows) and isinstance(run, HasRows)
+        assert w.sites == run.sites and w.steps == run.steps == [0, 1, 2, 3]
+        questions = [{}, {"site": "0*", "kind": "output"}, {"stat": "mean"}, {"steps": (1, 2)}]
+        for asked in [*questions, {"steps": range(0, 4, 3)}]:
+            mine, kept = w.rows(**asked), run.rows(**asked)
+            assert len(mine) == len(kept) > 0
+            key = lambda row: [str(row[name]) for name in IDENTITY]  # noqa: E731
+            for a, b in zip(sorted(mine, key=key), sorted(kept, key=key), strict=True):
+                assert a.keys() == b.keys()
+                assert all(
+                    np.array_equal(a[name], b[name], equal_nan=not isinstance(a[name], str)) for name in a
+                ), asked
+        with pytest.raises(hookline.InvalidArgument, match="'mean'"):
+            w.rows(stat="meam")
+        frames = w.to_pandas(), run.to_pandas()
+        assert set(frames[0]) == set(frames[1]) and len(frames[0]) == len(frames[1]) == len(w.rows())
+        assert len(w.plot("0*").axes) == len(run.plot("0*").axes)

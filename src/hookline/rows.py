@@ -7,7 +7,7 @@ within the forward, a mode ("train" or "eval") and a rank. A *series* is the sam
 from __future__ import annotations
 
 from struct import Struct
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 Row = dict[str, Any]
 """A row for people; between kernel, disk and page rows are columns."""
@@ -44,6 +44,42 @@ FIXED = frozenset((*IDENTITY, *STATISTICS, HISTOGRAM))
 KINDS = ("input", "output", "grad_input", "grad_output", "param", "param_grad", "update")
 OF_CALLS = ("input", "output", "grad_input", "grad_output")
 """The kinds of which there may be a row for each channel."""
+
+
+@runtime_checkable
+class HasRows(Protocol):
+    """What can be asked of rows, wherever they are: a `Watch` has those of its last steps, a `Run` all of them."""
+
+    @property
+    def sites(self) -> list[str]:
+        """The names of all sites, in the order in which they first came."""
+
+    @property
+    def steps(self) -> list[int]:
+        """Every step that has a row."""
+
+    def rows(
+        self,
+        site: str | None = None,
+        kind: str | None = None,
+        *,
+        stat: str | None = None,
+        steps: Any = None,
+    ) -> list[Row]:
+        """The rows of a site (a name or glob), a kind, and steps from one to another; `stat`: that one only."""
+
+    def to_pandas(self, *, histograms: bool = False) -> Any:
+        """The rows as a pandas DataFrame."""
+
+    def to_polars(self) -> Any:
+        """The rows as a polars DataFrame."""
+
+    def to_arrow(self) -> Any:
+        """The rows as an Arrow table."""
+
+    def plot(self, site: str | None = None, kind: str = "output") -> Any:
+        """A Figure of the chosen sites."""
+
 
 HEAD = Struct("4d5q")
 """A reduction's result: mean, m2, min, max as doubles, then how many values are finite, zero, near zero, NaN, Inf.

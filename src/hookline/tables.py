@@ -1,4 +1,4 @@
-"""Columns: rows as tables have them; a histogram as its bins that are not empty, and their counts."""
+"""Tables: rows as tables have them; a histogram as its bins that are not empty, and their counts."""
 
 from __future__ import annotations
 
@@ -65,6 +65,13 @@ def arrow_table(rows: list[Row], meta: dict[str, Any] | None = None, more: dict[
     columns = columns_of(rows, more)
     table = arrow.table({name: arrow.array(values, types[name]) for name, values in columns.items()})
     return table if meta is None else table.replace_schema_metadata({"hookline": json.dumps(meta)})
+
+
+def pandas_frame(rows: list[Row], *, histograms: bool) -> Any:
+    """A pandas DataFrame with the same columns; those of histograms only if they are wanted."""
+    columns = columns_of(rows)
+    names = [name for name in columns if histograms or name not in HISTOGRAM]
+    return need("pandas").DataFrame({name: columns[name] for name in names})
 
 
 def polars_frame(rows: list[Row], more: dict[str, bool] | None = None) -> Any:

@@ -13,6 +13,7 @@ import polars
 import pyarrow.dataset as datasets
 import pyarrow.parquet as parquet
 import pytest
+import torch
 from helpers import ODD, STEPS, row, rows_of, trained, written
 
 import hookline
@@ -138,3 +139,18 @@ def test_an_empty_run_has_empty_tables(tmp_path):
     run = hookline.open_run(tmp_path)
     assert run.to_arrow().num_rows == 0 and run.to_polars().height == 0
     assert parquet.read_table(run.export(tmp_path / "empty.parquet")).num_rows == 0
+
+
+def test_a_watch_has_the_tables_of_its_run(tmp_path):
+    model = torch.nn.Linear(2, 1)
+    with hookline.watch(model, to=tmp_path / "run") as w:
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(3):
+            model(torch.ones(4, 2)).sum().backward()
+            optimizer.step()
+    with hookline.open_run(tmp_path / "run") as run:
+        assert w.to_arrow().schema.names == run.to_arrow().schema.names
+        assert w.to_polars().schema == run.to_polars().schema
+        assert w.to_arrow().num_rows == w.to_polars().height == run.to_arrow().num_rows == len(w.rows()) > 10
+        wide = w.to_pandas(histograms=True)
+        assert set(wide) == set(run.to_pandas(histograms=True)) and wide["hist_counts"].map(sum).sum() > 0

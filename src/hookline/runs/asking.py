@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from hookline.errors import InvalidArgument, NoSuchSite, near
 from hookline.globs import matcher
-from hookline.rows import HISTOGRAM, RATIO, STATISTICS
 from hookline.runfiles.reader import Reader
 
 Series = dict[int, dict[str, Any]]
 Chosen = tuple[Reader, Series]
-STATS = (*STATISTICS, HISTOGRAM, RATIO)
 
 
 def chosen_series(there: list[Chosen], site: str | None, kind: str | None, modules: list[str]) -> list[Chosen]:
@@ -47,28 +44,6 @@ def chosen_series(there: list[Chosen], site: str | None, kind: str | None, modul
         )
         for reader, series in there
     ]
-
-
-def check_stat(stat: object, more: Callable[[], dict[str, bool]]) -> None:
-    """InvalidArgument where rows have no statistic of that name; `more` tells what they have besides."""
-    if stat in STATS:
-        return
-    known = [*STATS, *more()]
-    if stat not in known:
-        raise InvalidArgument(f"rows have no {stat!r}.{near(stat, known)} They have {', '.join(known)}.")
-
-
-def bounds(steps: Any) -> tuple[int | None, int | None]:
-    """The first and last step that are meant; None where there is no bound."""
-    if steps is None:
-        return None, None
-    if isinstance(steps, range):
-        return (min(steps), max(steps)) if len(steps) else (1, 0)
-    pair = isinstance(steps, tuple) and len(steps) == 2
-    if pair and all(end is None or isinstance(end, (int, np.integer)) for end in steps):
-        first, last = steps
-        return first, last
-    raise InvalidArgument(f"steps={steps!r}: (first, last) is wanted, or a range; None in it is no bound.")
 
 
 def within(columns: dict[str, Any], steps: Any) -> dict[str, Any]:

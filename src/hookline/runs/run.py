@@ -8,14 +8,15 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from hookline.choosing import bounds, check_stat, with_stat, within_steps
 from hookline.errors import InvalidArgument, RunError
 from hookline.optional import need
 from hookline.recording.budget import parse_bytes
-from hookline.rows import IDENTITY, Row
+from hookline.rows import Row
 from hookline.runfiles.opening import run_files
 from hookline.runfiles.reader import Reader
 from hookline.runs.arrays import Columns, joined, with_histograms
-from hookline.runs.asking import Chosen, bounds, check_stat, chosen_series, within
+from hookline.runs.asking import Chosen, chosen_series, within
 from hookline.runs.export import export, pieces
 from hookline.runs.recordings import Recordings
 from hookline.tables import arrow_table, polars_frame
@@ -107,11 +108,7 @@ class Run:
                 rows.append({**one, "step": row.pop("step"), "rank": rank, **row})
         self._tell_damage()
         rows.sort(key=lambda row: row["step"])
-        if isinstance(steps, range):
-            rows = [row for row in rows if row["step"] in steps]
-        if stat is not None:
-            rows = [{name: row[name] for name in (*IDENTITY, stat) if name in row} for row in rows]
-        return rows
+        return with_stat(within_steps(rows, steps), stat)
 
     def columns(
         self,
@@ -163,6 +160,12 @@ class Run:
         kept = [one for reader in self._readers for one in reader.recordings()]
         self._tell_damage()
         return Recordings(self.path, sorted(kept, key=lambda one: one.made))
+
+    def plot(self, site: str | None = None, kind: str = "output") -> Any:
+        """The Figure with mean, std and near-zero curves and colourful dimensions of the chosen sites."""
+        from hookline.plots import overview
+
+        return overview(self.rows(site, kind), site, kind)
 
     def to_pandas(self, *, histograms: bool = False, limit: int | str = "8GB") -> Any:
         """All rows as a pandas DataFrame; InvalidArgument where it would take more memory than `limit`.

@@ -28,13 +28,14 @@ from hookline.watching.audit import Seen, audited
 from hookline.watching.handing import Handing
 from hookline.watching.operators import WatchedOps
 from hookline.watching.progress import Progress
+from hookline.watching.reading import Reading
 from hookline.watching.steps import Gathered, Wanted
 from hookline.watching.table import Table
 from hookline.watching.taps import FullWatcher, OutputWatcher, SiteWatcher
 from hookline.watching.weights import Weights, parameters_of
 
 
-class Watch(Enterable, Undoing):
+class Watch(Reading, Enterable, Undoing):
     """An open or finished `watch` block; `rows` has what was seen."""
 
     def __init__(
@@ -86,8 +87,7 @@ class Watch(Enterable, Undoing):
 
     # Reading
 
-    def rows(self, site: str | None = None, kind: str | None = None, step: int | None = None) -> list[Row]:
-        """The rows in memory: dicts with site, kind, step, call, rank, mode and the statistics."""
+    def _rows_in_memory(self, site: str | None, kind: str | None, step: int | None) -> list[Row]:
         if self.is_open:
             self.backend.settled()
         with self._stepping:
@@ -101,12 +101,6 @@ class Watch(Enterable, Undoing):
     def _account(self, error: BaseException | None = None) -> Audit:
         seen = Seen(self.backend, self._tree, self._watchers, self._weights, self._ops, self._recorded, error)
         return audited(seen)
-
-    def plot(self, site: str | None = None, kind: str = "output") -> Any:
-        """The Figure with mean, std and near-zero curves and colourful dimensions of the chosen sites."""
-        from hookline.plots import overview
-
-        return overview(self.rows(), site, kind)
 
     @property
     def path(self) -> Path | None:
