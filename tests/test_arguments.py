@@ -130,7 +130,7 @@ WRONG = {
     "too many": (lambda args, kwargs: ((*args, X, X), kwargs), "too many positional"),
     "added, and another of a wrong shape": (lambda args, kwargs: ((args[0][:1], X), kwargs), "shape"),
     "added, and another of a wrong type": (lambda args, kwargs: ((args[0], X), {"scale": X}), "no Tensor"),
-    "no pair": (lambda args, kwargs: args, "a pair .* a tuple of Tensor came"),
+    "no pair": (lambda args, kwargs: args, "expected a pair .* got a tuple of Tensor"),
     "three": (lambda args, kwargs: (args, kwargs, None), "a pair"),
     "a list": (lambda args, kwargs: (list(args), kwargs), "a pair"),
     "not a dict": (lambda args, kwargs: (args, [("scale", 1.0)]), "a pair"),
@@ -180,7 +180,7 @@ def test_positional_arguments_may_be_added(place):
     [
         (lambda args: (*args, X, X), "too many positional"),
         (lambda args: (args[0][:1], X), "shape"),
-        (lambda args: (None, X), "a Tensor is wanted"),
+        (lambda args: (None, X), "expected Tensor"),
         (lambda args: (), "entries"),
     ],
     ids=["too many", "shape", "None", "none"],
@@ -204,7 +204,7 @@ def test_of_several_positional_arguments_none_is_left_out(place):
     model = Two()
     with (
         place(model, lambda args: args[0]),
-        pytest.raises(hookline.WrongReplacement, match=r"\[0, 1\] are wanted"),
+        pytest.raises(hookline.WrongReplacement, match=r"expected the entries \[0, 1\]"),
     ):
         model(X)
 

@@ -187,7 +187,7 @@ NO_MODELS = {
 @each_way
 @pytest.mark.parametrize("thing", NO_MODELS.values(), ids=NO_MODELS)
 def test_not_a_model(attach, thing):
-    with pytest.raises(InvalidArgument, match=r"a model is wanted, a .*torch\.nn\.Module") as caught:
+    with pytest.raises(InvalidArgument, match=r"expected a model, got a .*torch\.nn\.Module") as caught:
         attach(thing, None)
     assert type(thing).__qualname__ in str(caught.value)
     assert isinstance(caught.value, TypeError)
@@ -195,14 +195,14 @@ def test_not_a_model(attach, thing):
 
 @pytest.mark.parametrize("thing", NO_MODELS.values(), ids=NO_MODELS)
 def test_not_a_model_to_list_or_hook(thing):
-    with pytest.raises(InvalidArgument, match="a model is wanted"):
+    with pytest.raises(InvalidArgument, match="expected a model"):
         hookline.installed(thing)
-    with pytest.raises(InvalidArgument, match="a model is wanted"):
+    with pytest.raises(InvalidArgument, match="expected a model"):
         hookline.Hook(thing, nothing)
 
 
 def test_model_and_hook_in_the_wrong_order(net):
-    with untouched(net), pytest.raises(InvalidArgument, match=r"a model is wanted, a .*function"):
+    with untouched(net), pytest.raises(InvalidArgument, match=r"expected a model, got a .*function"):
         hookline.register_forward_hook(nothing, net)
 
 

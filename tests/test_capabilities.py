@@ -84,10 +84,10 @@ def test_the_version_in_use_is_a_tested_one():
 
 def test_a_model_of_no_framework_is_refused_with_those_there_are():
     with pytest.raises(
-        hookline.InvalidArgument, match=r"a model is wanted, a builtins.dict came.*a torch.nn.Module"
+        hookline.InvalidArgument, match=r"expected a model, got a builtins.dict.*a torch.nn.Module"
     ):
         resolve({})
-    with pytest.raises(hookline.InvalidArgument, match=r"a numpy.ndarray came"):
+    with pytest.raises(hookline.InvalidArgument, match=r"got a numpy.ndarray"):
         hookline.record(np.ones(3))
     with pytest.raises(hookline.InvalidArgument, match="no backend is called 'tensorflow'"):
         named("tensorflow")

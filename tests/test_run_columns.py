@@ -99,7 +99,7 @@ def test_what_is_not_in_a_run_is_an_error_that_names_what_is(run, ask):
     with pytest.raises(hookline.InvalidArgument, match=r"no 'meen'. Did you mean 'mean'.*own"):
         ask(run, stat="meen")
     for wrong in (3, (1,), (1, 2, 3), "all", (0.5, 2), [1, 2]):
-        with pytest.raises(hookline.InvalidArgument, match=r"steps=.*\(first, last\) is wanted"):
+        with pytest.raises(hookline.InvalidArgument, match=r"steps=.*expected \(first, last\)"):
             ask(run, steps=wrong)
     with pytest.raises(hookline.InvalidArgument, match="a glob such as"):
         ask(run, 5)

@@ -290,7 +290,7 @@ def test_hooks_place_all_or_none(layers, wrong, position):
     tst_model = nn.Sequential(*layers)
     with untouched(tst_model):
         modules = [*layers[:position], wrong, *layers[position:]]
-        with pytest.raises(hookline.InvalidArgument, match="a model is wanted"):
+        with pytest.raises(hookline.InvalidArgument, match="expected a model"):
             Hooks(modules, lambda m, i, o: o)
 
 

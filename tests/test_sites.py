@@ -52,7 +52,7 @@ def test_errors_are_those_of_a_recording(where):
 
 
 def test_what_is_no_model_is_refused():
-    with pytest.raises(hookline.InvalidArgument, match="a model is wanted"):
+    with pytest.raises(hookline.InvalidArgument, match="expected a model"):
         hookline.sites(3)
 
 

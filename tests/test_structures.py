@@ -361,7 +361,7 @@ def test_a_template_holds_nothing_of_the_structure():
     assert count == 2 and isinstance(template[1], Branch) and template[2] is None
     assert filled(template, {0: "a", 1: "b"}) == ("a", UserDict(x="b", n=None), None)
     assert unfilled(template, ("a", {"x": "b", "n": None}, "anything")) == {0: "a", 1: "b"}
-    with pytest.raises(ValueError, match=r"a UserDict with entries \['x', 'n'\] is wanted, entries \['x'\] came"):
+    with pytest.raises(ValueError, match=r"expected a UserDict with entries \['x', 'n'\], got entries \['x'\]"):
         unfilled(template, ("a", {"x": "b"}, None))
 
 

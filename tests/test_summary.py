@@ -432,7 +432,7 @@ def test_interrupts_pass_and_leave_the_model_alone():
 
 
 def test_what_is_no_model_is_refused():
-    with pytest.raises(hookline.InvalidArgument, match="a model is wanted"):
+    with pytest.raises(hookline.InvalidArgument, match="expected a model"):
         summary([1, 2], (3,))
 
 

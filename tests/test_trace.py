@@ -247,5 +247,5 @@ def test_torchscript_shows_its_own_code():
 
 def test_functions_have_a_source_too_and_other_things_not():
     assert source(wrapping).name == "wrapping"
-    with pytest.raises(hookline.InvalidArgument, match="a model is wanted"):
+    with pytest.raises(hookline.InvalidArgument, match="expected a model"):
         source(3)

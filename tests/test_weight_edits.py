@@ -789,7 +789,7 @@ def test_a_tensor_that_keeps_its_numbers_elsewhere_is_refused():
     with pytest.raises(hookline.Unsupported, match=r"an edit of 'w', a Wrapped.*edit the output"):
         hookline.edit(model, {"w": lambda w: w})
     plain = nn.Linear(2, 2)
-    with intact(plain), pytest.raises(hookline.WrongReplacement, match="a plain tensor is wanted, a Wrapped came"):
+    with intact(plain), pytest.raises(hookline.WrongReplacement, match="expected a plain tensor, got a Wrapped"):
         hookline.edit(plain, {"bias": lambda w: Wrapped(w)}).__enter__()
 
 

@@ -23,7 +23,7 @@ def bounds(steps: Any) -> tuple[int | None, int | None]:
     if pair and all(end is None or isinstance(end, (int, np.integer)) for end in steps):
         first, last = steps
         return first, last
-    raise InvalidArgument(f"steps={steps!r}: (first, last) is wanted, or a range; None in it is no bound.")
+    raise InvalidArgument(f"steps={steps!r}: expected (first, last), or a range; None in it is no bound.")
 
 
 def within_steps(rows: list[Row], steps: Any) -> list[Row]:

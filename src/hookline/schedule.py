@@ -17,7 +17,7 @@ def every(n: int, *, offset: int = 0) -> Schedule:
     [1, 5, 9]
     """
     if not isinstance(n, int) or isinstance(n, bool) or n < 1:
-        raise InvalidArgument(f"every({n!r}): a whole number from 1 on is wanted.")
+        raise InvalidArgument(f"every({n!r}): expected a whole number from 1 on.")
     return lambda step: step >= offset and (step - offset) % n == 0
 
 
@@ -37,7 +37,7 @@ def logspaced(per_decade: int = 10) -> Schedule:
     [0, 1, 2, 4, 10, 21, 46, 100, 215, 464]
     """
     if per_decade < 1:
-        raise InvalidArgument(f"logspaced({per_decade!r}): at least 1 step per decade is wanted.")
+        raise InvalidArgument(f"logspaced({per_decade!r}): expected at least 1 step per decade.")
 
     def wanted(step: int) -> bool:
         if step < 1:

@@ -68,7 +68,7 @@ def arrow_table(rows: list[Row], meta: dict[str, Any] | None = None, more: dict[
 
 
 def pandas_frame(rows: list[Row], *, histograms: bool) -> Any:
-    """A pandas DataFrame with the same columns; those of histograms only if they are wanted."""
+    """A pandas DataFrame with the same columns; those of histograms only if they are asked for."""
     columns = columns_of(rows)
     names = [name for name in columns if histograms or name not in HISTOGRAM]
     return need("pandas").DataFrame({name: columns[name] for name in names})

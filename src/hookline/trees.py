@@ -151,7 +151,7 @@ def unfilled(template: Any, tree: Any) -> dict[int, Any]:
     other = parts(tree)
     if other is None or other[0] != keys:
         came = f"entries {other[0]}" if other is not None else f"a {type(tree).__name__}"
-        raise ValueError(f"a {kind} with entries {keys} is wanted, {came} came")
+        raise ValueError(f"expected a {kind} with entries {keys}, got {came}")
     values: dict[int, Any] = {}
     for part, child in zip(children, other[1], strict=True):
         values |= unfilled(part, child)
@@ -178,7 +178,7 @@ def mismatch(new: Any, old: Any, leaf: type, alike: Callable[[Any, Any], str]) -
     >>> mismatch((1, [2]), (5, [6]), int, lambda new, old: "")
     ''
     >>> mismatch((1, 2), (5, [6]), int, lambda new, old: "")
-    'a list is wanted at [1], a int came'
+    'expected list at [1], got int'
     """
     return _mismatch(new, old, leaf, alike, "", ())
 
@@ -189,19 +189,19 @@ def _mismatch(
     at = f" at {path}" if path else ""
     if isinstance(old, leaf):
         if not isinstance(new, leaf):
-            return f"a {leaf.__name__} is wanted{at}, a {type(new).__name__} came"
+            return f"expected {leaf.__name__}{at}, got {type(new).__name__}"
         reason = alike(new, old)
         return f"{reason}{at}" if reason else ""
     if new is old:
         return ""
     if (branch := inside(old, above)) is None:
         # Plain values (numbers, text, None) may change freely; a tensor can't take their place.
-        return f"no {leaf.__name__} is wanted{at}" if isinstance(new, leaf) else ""
+        return f"expected no {leaf.__name__}{at}" if isinstance(new, leaf) else ""
     other = parts(new)
     if other is None or type(new) is not type(old):
-        return f"a {type(old).__name__} is wanted{at}, a {type(new).__name__} came"
+        return f"expected {type(old).__name__}{at}, got {type(new).__name__}"
     if other[0] != branch[0]:
-        return f"the entries {branch[0]} are wanted{at}, {other[0]} came"
+        return f"expected the entries {branch[0]}{at}, got {other[0]}"
     above = (*above, id(old))
     for key, a, b in zip(branch[0], other[1], branch[1], strict=True):
         if reason := _mismatch(a, b, leaf, alike, f"{path}[{key!r}]", above):

@@ -13,7 +13,7 @@ from law.trees import places, said
 def difference(got: Any, wanted: Any, *, strict: bool = False, rtol: float = 1e-9) -> str:
     """Where two structures of gradients differ; empty if nowhere.
 
-    None and zeros are alike unless `strict`: then a gradient is wanted where there is one.
+    None and zeros are alike unless `strict`: then a gradient has to be there where there is one.
     """
     found, expected = dict(places(got)), dict(places(wanted))
     if found.keys() != expected.keys():

@@ -25,7 +25,7 @@ def resolve(model: Any) -> Backend:
             return backend
     known = {name: framework.models for name, framework in capabilities().items() if framework.models}
     raise InvalidArgument(
-        f"a model is wanted, a {type(model).__module__}.{type(model).__qualname__} came. "
+        f"expected a model, got a {type(model).__module__}.{type(model).__qualname__}. "
         f"hookline knows the models of {', '.join(known)}: {', '.join(known.values())}."
     )
 
@@ -38,7 +38,7 @@ def of_tensor(tensor: Any) -> Backend:
     for name in _named_by(type(tensor)):
         if isinstance(tensor, (backend := entered(name)).tensor):
             return backend
-    raise InvalidArgument(f"a tensor of {', '.join(capabilities())} is wanted, a {type(tensor).__name__} came.")
+    raise InvalidArgument(f"expected a tensor of {', '.join(capabilities())}, got a {type(tensor).__name__}.")
 
 
 def named(name: str) -> Backend:

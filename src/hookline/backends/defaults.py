@@ -148,8 +148,8 @@ class Defaults(Immediate):
 
     def unlike(self, new: Any, old: Any) -> str:
         if tuple(new.shape) != tuple(old.shape):
-            return f"shape {tuple(old.shape)} is wanted, {tuple(new.shape)} came"
-        return "" if new.dtype == old.dtype else f"{old.dtype} is wanted, {new.dtype} came"
+            return f"expected shape {tuple(old.shape)}, got {tuple(new.shape)}"
+        return "" if new.dtype == old.dtype else f"expected {old.dtype}, got {new.dtype}"
 
     def device(self, device: Any) -> None:
         if device is not None:

@@ -66,7 +66,7 @@ def _made(target: str) -> Any:
         return thing  # a model can be called as well, but not without an input
     if not callable(thing):
         kind = type(thing).__name__
-        raise _wrong(f"{target} is a {kind}: a model is wanted, or what makes one when it is called.")
+        raise _wrong(f"{target} is a {kind}: expected a model, or what makes one when it is called.")
     with _told(f"{target}, called without arguments,"):
         return thing()
 

@@ -139,7 +139,7 @@ class HookCallback:
     def __enter__(self) -> Self:
         if not isinstance(self.learn, Loop):
             raise InvalidArgument(
-                f"{type(self).__name__} is not attached: `with callback.attach(model):` is wanted, "
+                f"{type(self).__name__} is not attached: expected `with callback.attach(model):`, "
                 "or `Learner(..., cbs=callback)` in fastai."
             )
         try:

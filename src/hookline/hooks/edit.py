@@ -189,7 +189,7 @@ class SiteEdit:
             return old
         if not isinstance(new, Mapping):
             raise WrongReplacement(
-                self.site, "edit", f"gave a {type(new).__name__}; a dict of keyword arguments is wanted"
+                self.site, "edit", f"gave a {type(new).__name__}; expected a dict of keyword arguments"
             )
         self.fired += 1
         there = {key: new[key] for key in new if key in old}
@@ -310,7 +310,7 @@ def fitted(backend: Backend, value: Any, old: Any, site: str) -> Any:
     """A given value on the device and in the dtype of what it replaces; its shapes must agree."""
 
     def shapes(new: Any, old: Any) -> str:
-        return "" if new.shape == old.shape else f"shape {tuple(old.shape)} is wanted, {tuple(new.shape)} came"
+        return "" if new.shape == old.shape else f"expected shape {tuple(old.shape)}, got {tuple(new.shape)}"
 
     if reason := mismatch(value, old, backend.tensor, shapes):
         raise WrongReplacement(site, "edit", f"can't put this value here: {reason}")

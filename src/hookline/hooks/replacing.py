@@ -49,7 +49,7 @@ def checked_arguments(
     if not mismatch(new, old, backend.tensor, backend.unlike):
         return new
     if not (isinstance(new, tuple) and len(new) == 2 and type(new[0]) is tuple and isinstance(new[1], dict)):
-        reason = f"a pair (args, kwargs) of a tuple and a dict is wanted, {_described(new)} came"
+        reason = f"expected a pair (args, kwargs) of a tuple and a dict, got {_described(new)}"
     else:
         places, names = min(len(new[0]), len(old[0])), [name for name in old[1] if name in new[1]]
         there, before = ((args[:places], {name: kwargs[name] for name in names}) for args, kwargs in (new, old))
@@ -148,7 +148,7 @@ class Gradients:
             if grads[number] is None:
                 reason = "there is no gradient at this place"
             elif not isinstance(value, self._backend.tensor):
-                reason = f"a gradient is wanted, a {type(value).__name__} came"
+                reason = f"expected a gradient, got a {type(value).__name__}"
             else:
                 reason = self._backend.unlike(value, grads[number])
             if reason:

@@ -35,7 +35,7 @@ class WatchCallback(Watcher, _keras.callbacks.Callback):  # type: ignore[misc, n
         """Begins to watch: the layers are built."""
         model, optimizer = self.model, self.model.optimizer
         if _keras.backend.backend() != "torch":
-            raise InvalidArgument(f"Keras runs on {_keras.backend.backend()} here; KERAS_BACKEND=torch is wanted.")
+            raise InvalidArgument(f"Keras runs on {_keras.backend.backend()} here; expected KERAS_BACKEND=torch.")
         if getattr(model, "jit_compile", False) is True:
             raise Unsupported(
                 backend="torch",

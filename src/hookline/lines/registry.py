@@ -67,7 +67,7 @@ def statistic(name: str, *, merge: str = "mean") -> Callable[[Fn], Fn]:
         parameters = len(inspect.signature(fn).parameters)
         if parameters not in (1, 2):
             raise InvalidArgument(
-                f"statistic {name!r}: a function of (stats) or of (tensor, xp) is wanted, "
+                f"statistic {name!r}: expected a function of (stats) or of (tensor, xp), "
                 f"this one has {parameters} parameters."
             )
         _known[name] = Statistic(name, fn, merge if parameters == 2 else None)

@@ -173,7 +173,7 @@ class Stats:
         900.1
         """
         if not 0 <= q <= 1:
-            raise InvalidArgument(f"quantile({q!r}): a share between 0 and 1 is wanted.")
+            raise InvalidArgument(f"quantile({q!r}): expected a share between 0 and 1.")
         return bins.quantile(self._counted("quantile"), q, self.min, self.max)
 
     def overflow(self, format: str) -> float:

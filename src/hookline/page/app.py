@@ -151,14 +151,14 @@ def _file(name: str) -> Callable[[Request], Awaitable[Response]]:
 
 def _name(name: Any) -> str:
     if not isinstance(name, str) or len(name) > LONGEST_NAME:
-        raise InvalidArgument("run: the name of a run is wanted.")
+        raise InvalidArgument("run: expected the name of a run.")
     return name
 
 
 async def _question(request: Request) -> dict[str, Any]:
     """The JSON of a request, read no further than LONGEST_QUESTION."""
     if request.headers.get("content-type") != "application/json":
-        raise InvalidArgument("JSON is wanted.")
+        raise InvalidArgument("expected JSON.")
     body = b""
     async for part in request.stream():
         body += part
@@ -169,7 +169,7 @@ async def _question(request: Request) -> dict[str, Any]:
     except (ValueError, RecursionError):
         question = None
     if not isinstance(question, dict):
-        raise InvalidArgument("a JSON object is wanted.")
+        raise InvalidArgument("expected a JSON object.")
     return question
 
 

@@ -164,7 +164,7 @@ def floats(values: Any) -> str:
 def _series(run: ViewedRun, ask: dict[str, Any], most: int) -> list[int]:
     numbers = ask.get("series")
     if not isinstance(numbers, list) or not all(type(number) is int for number in numbers):
-        raise InvalidArgument("series: a list of numbers is wanted.")
+        raise InvalidArgument("series: expected a list of numbers.")
     if len(numbers) > most:
         raise InvalidArgument(f"{len(numbers)} series were asked for at once; the most is {most}.")
     if wrong := [number for number in numbers if not 0 <= number < len(run.series)]:
@@ -175,12 +175,12 @@ def _series(run: ViewedRun, ask: dict[str, Any], most: int) -> list[int]:
 def _whole(ask: dict[str, Any], name: str, low: int, high: int, default: int) -> int:
     value = ask.get(name, default)
     if type(value) is not int or not low <= value <= high:
-        raise InvalidArgument(f"{name}: a whole number from {low} to {high} is wanted.")
+        raise InvalidArgument(f"{name}: expected a whole number from {low} to {high}.")
     return value
 
 
 def _text(ask: dict[str, Any], name: str) -> str:
     value = ask.get(name)
     if not isinstance(value, str) or len(value) > MOST_TEXT:
-        raise InvalidArgument(f"{name}: a text of at most {MOST_TEXT} letters is wanted.")
+        raise InvalidArgument(f"{name}: expected a text of at most {MOST_TEXT} letters.")
     return value

@@ -43,7 +43,7 @@ def report(run: Run | str | Path, path: str | Path, *, progress: Progress | None
     folder = run.path if isinstance(run, Run) else Path(run)
     path = Path(path)
     if path.suffix.lower() not in (".html", ".htm"):
-        raise InvalidArgument(f"{path.name!r}: a file that ends in .html is wanted.")
+        raise InvalidArgument(f"{path.name!r}: expected a file that ends in .html.")
     tell = progress or (lambda share: None)
     opened = ViewedRun(folder, folder.resolve().name)
     try:

@@ -29,7 +29,7 @@ class Keeping:
 
     def __init__(self, to: Any) -> None:
         if not isinstance(to, (str, Path)) and not callable(getattr(to, "keep", None)):
-            raise InvalidArgument(f"record(to={to!r}): the folder of a run, a RunStore or a Watch is wanted.")
+            raise InvalidArgument(f"record(to={to!r}): expected the folder of a run, a RunStore or a Watch.")
         self._own: Any = None  # the store of a folder that was named, open during the block
         if isinstance(to, (str, Path)):
             from hookline.runfiles.store import RunStore

@@ -54,7 +54,7 @@ def checked_facts(found: dict[str, Any], file: str) -> tuple[dict[str, Any], lis
             value = loaded(text)
             check, wanted = KINDS.get(name, (None, ""))
             if check is not None and not check(value):
-                raise Damaged(f"{wanted} is wanted")
+                raise Damaged(f"expected {wanted}")
             facts[name] = value
         except Damaged as error:
             wrong.append(f"the fact {name[:100]!r} is left out: {error}")

@@ -30,7 +30,7 @@ def resolved(path: str | Path) -> Path:
     """The folder that is meant when it is given, wherever the process works later."""
     path = Path(path).expanduser().absolute()
     if "*" in str(path.parent) or path.name.count("*") > 1:
-        raise InvalidArgument(f"{str(path)!r}: one * in the last part is wanted, which becomes a number.")
+        raise InvalidArgument(f"{str(path)!r}: expected one * in the last part, which becomes a number.")
     return path
 
 

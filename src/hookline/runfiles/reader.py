@@ -124,7 +124,7 @@ class Reader:
     def frames(self, after: int, limit: int, group: int | None = None, *, hists: bool = True) -> list[Frame]:
         """Up to `limit` frames behind number `after`, in the order of writing; none where the rest is damaged.
 
-        Of one group, if it is given; their histograms come with these only, and if they are wanted.
+        Of one group, if it is given; their histograms come with these only, and if they are asked for.
         """
         self._look()
         entries = self._entries if group is None else self._groups.get(group, [])

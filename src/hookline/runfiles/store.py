@@ -44,7 +44,7 @@ class RunStore:
 
     def __init__(self, path: str | Path, *, full: str = "wait", resume: bool = False) -> None:
         if full not in FULL:
-            raise InvalidArgument(f"full={full!r}: 'wait' or 'drop' is wanted.")
+            raise InvalidArgument(f"full={full!r}: expected 'wait' or 'drop'.")
         self.path = resolved(path)
         self.dropped = 0
         self.first_step = 0

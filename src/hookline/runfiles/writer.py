@@ -169,7 +169,7 @@ def _blocks(rows: list[Row], numbers: list[int]) -> Iterator[tuple[list[Row], Bl
     """The rows in blocks of a size to be read at once."""
     for row in rows:
         if row.get("hist") is not None and len(row["hist"]) != bins.COUNT:
-            raise InvalidArgument(f"a row's histogram has {len(row['hist'])} bins; {bins.COUNT} are wanted.")
+            raise InvalidArgument(f"a row's histogram has {len(row['hist'])} bins; expected {bins.COUNT}.")
     for start in range(0, len(rows), ROWS):
         yield from _split(rows[start : start + ROWS], numbers[start : start + ROWS])
 

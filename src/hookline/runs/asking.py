@@ -24,7 +24,7 @@ def chosen_series(there: list[Chosen], site: str | None, kind: str | None, modul
     matches = None
     if site is not None:
         if not isinstance(site, str):
-            raise InvalidArgument(f"site={site!r}: the name of a site, or a glob such as 'layer*', is wanted.")
+            raise InvalidArgument(f"site={site!r}: expected the name of a site, or a glob such as 'layer*'.")
         matches = matcher(site)
         if every and not any(map(matches, sites)):
             raise NoSuchSite(site, sites, "(These are the sites of the run.)")

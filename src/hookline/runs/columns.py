@@ -1,8 +1,8 @@
 """Columns: the statistics of one file of a run as arrays, read when they are asked for and kept up to date.
 
 Opening a file reads which frames there are, and no numbers: a run of millions of rows is on the screen at once.
-Series are stored in groups; a group is read whole when one of its series is wanted, and forgotten when others need
-the room. Rows as dicts would be a hundred times as large.
+Series are stored in groups. A group is read whole when one of its series is asked for, and forgotten when others
+need the room. Rows as dicts would be a hundred times as large.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ def export(run: Run, path: Path, progress: Progress | None = None) -> None:
     """Writes all rows to a .parquet or .csv file."""
     writers: dict[str, Callable[[Run, Path, Iterator[list[Row]]], None]] = {".parquet": _parquet, ".csv": _csv}
     if path.suffix not in writers:
-        raise InvalidArgument(f"{path.name!r}: a file that ends in .parquet or .csv is wanted.")
+        raise InvalidArgument(f"{path.name!r}: expected a file that ends in .parquet or .csv.")
     try:
         writers[path.suffix](run, path, pieces(run, progress))
     except OSError as error:

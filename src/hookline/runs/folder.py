@@ -38,7 +38,7 @@ class RunFolder(Generic[Opened]):
         self._opens = opens
         self.folder = Path(folder).absolute()
         if self.folder.exists() and not self.is_there:
-            raise RunError(f"{self.folder} is a file: a folder with runs in it is wanted, or a run.")
+            raise RunError(f"{self.folder} is a file: expected a folder with runs in it, or a run.")
         self._glances: dict[Path, tuple[Any, dict[str, Any]]] = {}
         self._open: OrderedDict[str, Opened] = OrderedDict()
         self._lock = threading.Lock()

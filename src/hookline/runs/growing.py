@@ -47,7 +47,7 @@ class OpenRun:
         self._numbers: dict[Series, int] = {}
         self._find_files()
         if not self._files:
-            raise RunError(f"there is no run in {path}: a folder with a file rank*.sqlite is wanted.")
+            raise RunError(f"there is no run in {path}: expected a folder with a file rank*.sqlite.")
 
     def catch_up(self, seconds: float = float("inf")) -> float:
         """Learns what was written since, for so long at most; the share of it that is known by then."""

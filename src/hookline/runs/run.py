@@ -32,7 +32,7 @@ def open_run(path: str | Path) -> Run:
     path = Path(path)
     files = run_files(path)
     if not files:
-        raise RunError(f"there is no run in {path}: a folder with a file rank*.sqlite is wanted.")
+        raise RunError(f"there is no run in {path}: expected a folder with a file rank*.sqlite.")
     readers: list[Reader] = []
     errors: list[RunError] = []
     for file in files:
@@ -140,7 +140,7 @@ class Run:
     def chunks(self, rows: int = 100_000, *, histograms: bool = False) -> Iterator[Columns]:
         """All rows as `columns` has them, some steps at a time, about so many rows each."""
         if type(rows) is not int or rows < 1:
-            raise InvalidArgument(f"rows={rows!r}: a whole number of rows above 0 is wanted.")
+            raise InvalidArgument(f"rows={rows!r}: expected a whole number of rows above 0.")
         return pieces(
             self, read=lambda steps: self.columns(steps=steps, histograms=histograms), most=rows, count=_length
         )

@@ -47,8 +47,8 @@ def _sink_of(one: Any, resume: bool) -> Sink:
         return RunStore(one, resume=resume)
     if not hasattr(one, "write") or not hasattr(one, "close"):
         raise InvalidArgument(
-            f"to={one!r} is no sink: a folder, a URL, one of hookline.sinks, or an object with write(rows) and "
-            "close() is wanted."
+            f"to={one!r} is no sink: expected a folder, a URL, one of hookline.sinks, or an object with "
+            "write(rows) and close()."
         )
     sink: Sink = one
     return sink

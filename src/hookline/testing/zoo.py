@@ -207,7 +207,7 @@ class Checked(dict[str, torch.Tensor]):
 
     def __setitem__(self, key: str, value: torch.Tensor) -> None:
         if not isinstance(value, torch.Tensor):
-            raise TypeError(f"a tensor is wanted at {key!r}, a {type(value).__name__} came")
+            raise TypeError(f"expected a tensor at {key!r}, got a {type(value).__name__}")
         super().__setitem__(key, value)
 
 

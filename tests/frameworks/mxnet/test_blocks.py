@@ -149,7 +149,7 @@ def test_bad_input_says_what_would_do(asked, message):
 
 def test_what_is_no_block_is_refused():
     for thing in (nd.ones(1), mx.sym.var("x"), nn.Dense):
-        with pytest.raises(hookline.InvalidArgument, match="a model is wanted"):
+        with pytest.raises(hookline.InvalidArgument, match="expected a model"):
             hookline.record(thing)
 
 

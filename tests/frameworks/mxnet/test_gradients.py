@@ -231,12 +231,12 @@ def test_a_wrong_replacement_names_the_site():
     net = mlp()
     with (
         hookline.register_backward_hook(net, lambda m, gi, go: (nd.ones(1),), "1"),
-        pytest.raises(hookline.HookError, match=r"site '1'.*shape \(2, 5\) is wanted, \(1,\) came"),
+        pytest.raises(hookline.HookError, match=r"site '1'.*expected shape \(2, 5\), got \(1,\)"),
     ):
         step(net, data(2, 4))
     with (
         hookline.register_forward_hook(net, lambda m, args, out: out.astype("float64"), "1"),
-        pytest.raises(hookline.HookError, match=r"site '1'.*float32 is wanted, float64 came"),
+        pytest.raises(hookline.HookError, match=r"site '1'.*expected float32, got float64"),
     ):
         step(net, data(2, 4))
 

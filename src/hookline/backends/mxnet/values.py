@@ -65,10 +65,10 @@ def fitted(value: Any, old: Any) -> Any:
 def unlike(new: Any, old: Any) -> str:
     """Why `new` can't stand in for `old`; empty if it can."""
     if new.shape != old.shape:
-        return f"shape {tuple(old.shape)} is wanted, {tuple(new.shape)} came"
+        return f"expected shape {tuple(old.shape)}, got {tuple(new.shape)}"
     if new.dtype != old.dtype:
-        return f"{dtype_name(old.dtype)} is wanted, {dtype_name(new.dtype)} came"
-    return "" if new.context == old.context else f"an array on {old.context} is wanted, one on {new.context} came"
+        return f"expected {dtype_name(old.dtype)}, got {dtype_name(new.dtype)}"
+    return "" if new.context == old.context else f"expected an array on {old.context}, got one on {new.context}"
 
 
 def nbytes(tensor: Any) -> int:

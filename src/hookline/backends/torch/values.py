@@ -158,11 +158,11 @@ def _is_pooled(tensor: torch.Tensor) -> bool:
 def unlike(new: torch.Tensor, old: torch.Tensor) -> str:
     """Why `new` can't stand in for `old`; empty if it can."""
     if new.shape != old.shape:
-        return f"shape {tuple(old.shape)} is wanted, {tuple(new.shape)} came"
+        return f"expected shape {tuple(old.shape)}, got {tuple(new.shape)}"
     if new.dtype != old.dtype:
-        return f"{old.dtype} is wanted, {new.dtype} came"
+        return f"expected {old.dtype}, got {new.dtype}"
     if new.device != old.device:
-        return f"a tensor on {old.device} is wanted, one on {new.device} came"
+        return f"expected a tensor on {old.device}, got one on {new.device}"
     return ""
 
 

@@ -88,8 +88,8 @@ class HeldWeight:
     def misfit(self, data: torch.Tensor) -> str:
         own = self._held[-1].tensor
         if data.layout != own.layout:
-            return f"a tensor of layout {own.layout} is wanted, one of {data.layout} came"
-        return f"a plain tensor is wanted, a {type(data).__name__} came" if _dispatches(data) else ""
+            return f"expected a tensor of layout {own.layout}, got one of {data.layout}"
+        return f"expected a plain tensor, got a {type(data).__name__}" if _dispatches(data) else ""
 
     def put(self, data: torch.Tensor) -> None:
         self._follow()
