@@ -24,7 +24,7 @@ DOCUMENTS = {
     "SECURITY.md": "security.md",
     "bench/RESULTS.md": "bench.md",
 }
-TITLES = {"backends": "capabilities", "integrations": "callbacks"}
+TITLES = {"backends": "capabilities", "integrations": "callbacks", "runfiles": "storing runs"}
 """What a room is called on the site, where its own name tells a user little."""
 WITHOUT_MEMBERS = "\n    options:\n      show_root_heading: false\n      members: false"
 
