@@ -16,9 +16,20 @@ STABLE = not sysconfig.get_config_var("Py_GIL_DISABLED")
 # raise no exceptions that anybody sees), or the compiler does not vectorise them.
 FLAGS = [] if sys.platform == "win32" else ["-std=c11", "-O3", "-fno-trapping-math", "-fno-math-errno"]
 
+# Nothing for a debugger, where the paths of the machine that builds would be told.
+BARE = [] if sys.platform == "win32" else ["-g0"]
+
 
 class BuildLibrary(build_ext):
     """The kernel is a shared library for ctypes: it has no PyInit function that could be exported."""
+
+    def build_extensions(self):
+        linker = getattr(self.compiler, "linker_so", None)
+        if (
+            linker is not None
+        ):  # some Pythons have the folder of their own library searched, which nothing here needs
+            self.compiler.linker_so = [part for part in linker if not part.startswith("-Wl,-rpath")]
+        super().build_extensions()
 
     def get_export_symbols(self, ext):
         return [] if ext is kernel else super().get_export_symbols(ext)
@@ -28,7 +39,7 @@ kernel = Extension(
     "hookline.lines._kernel",
     sources=["src/hookline/lines/_kernel.c"],
     depends=[f"src/hookline/lines/_kernel{part}.h" for part in ("", "_blocks", "_layout")],
-    extra_compile_args=FLAGS,
+    extra_compile_args=[*FLAGS, *BARE],
     optional=True,
     py_limited_api=STABLE,
 )
@@ -36,6 +47,7 @@ kernel = Extension(
 again = Extension(
     "hookline.backends._again",
     sources=["src/hookline/backends/_again.c"],
+    extra_compile_args=BARE,
     define_macros=[("Py_LIMITED_API", "0x030B0000")] if STABLE else [],
     optional=True,
     py_limited_api=STABLE,
