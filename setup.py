@@ -24,10 +24,8 @@ class BuildLibrary(build_ext):
     """The kernel is a shared library for ctypes: it has no PyInit function that could be exported."""
 
     def build_extensions(self):
-        linker = getattr(self.compiler, "linker_so", None)
-        if (
-            linker is not None
-        ):  # some Pythons have the folder of their own library searched, which nothing here needs
+        # Some Pythons have the folder of their own library searched, which nothing here needs.
+        if linker := getattr(self.compiler, "linker_so", None):
             self.compiler.linker_so = [part for part in linker if not part.startswith("-Wl,-rpath")]
         super().build_extensions()
 
