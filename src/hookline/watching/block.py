@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from threading import get_ident
 from types import TracebackType
 from typing import Any
 
@@ -25,6 +24,7 @@ from hookline.reporting import report
 from hookline.rows import Row
 from hookline.schedule import Schedule
 from hookline.watching.audit import Seen, audited
+from hookline.watching.clock import StepClock
 from hookline.watching.handing import Handing
 from hookline.watching.operators import WatchedOps
 from hookline.watching.progress import Progress
@@ -60,7 +60,7 @@ class Watch(Reading, Enterable, Undoing):
         self.session = Session()
         self.grads = grads
         self.is_open = False
-        self.now = 0
+        self._clock = StepClock()
         self.gathered = Gathered(wanted, backend.version)
         self._model, self._tree, self._places = model, tree, places
         self._schedule, self._table = schedule, table
@@ -75,10 +75,6 @@ class Watch(Reading, Enterable, Undoing):
         self._line = ""
         self._scale: float | None = None
         self._mode = "train"
-        self._under_way: dict[int, int] = {}  # by thread: how deep in calls of the model, which may call itself
-        self._trained = False  # an optimizer has stepped: calls alone make no steps any more
-        self._by_hand = False  # steps are told, see `steps_by_hand`
-        self._due = False  # an optimizer has stepped, and the model has not been called since
         self._recorded = False  # any step was one to be recorded
         self._audit: Audit | None = None  # of a block that was left
         self._recording = False  # the step under way is one that is recorded
@@ -112,9 +108,14 @@ class Watch(Reading, Enterable, Undoing):
         self._table.keep(recording, self.now)
 
     @property
+    def now(self) -> int:
+        """The number of the step under way."""
+        return self._clock.now
+
+    @property
     def mode(self) -> str:
         """Whether the forward under way is one of training ("train") or not ("eval")."""
-        if not self._under_way:  # a part is called without the model, as Lightning's training_step does
+        if not self._clock.is_in_forward:  # a part is called without the model, as Lightning's training_step does
             self._mode = "train" if self.backend.is_training(self._model) else "eval"
         return self._mode
 
@@ -127,7 +128,7 @@ class Watch(Reading, Enterable, Undoing):
 
     def steps_by_hand(self) -> None:
         """From now on steps are what `before_step` and `after_step` tell, and no torch optimizer is heard."""
-        self._by_hand = self._trained = True
+        self._clock.take_over()
 
     def before_step(self, gradients: Mapping[int, Any] | None = None) -> None:
         """The optimizer is about to step; `gradients` by the id of their parameters, if not in `.grad`."""
@@ -142,7 +143,7 @@ class Watch(Reading, Enterable, Undoing):
 
     def new_forward(self) -> None:
         """Another forward begins: calls are counted from 0 again. Needed where the model itself is not called."""
-        self._under_way = {}
+        self._clock.forget_forward()
         for watcher in self._watchers:
             watcher.new_forward()
 
@@ -176,7 +177,7 @@ class Watch(Reading, Enterable, Undoing):
         self.backend.place(self, self._counting(Label("watch", "call count", "", line)))
         self.backend.hear_steps(self, self._model, self._before_step, self._after_step)
         self.noted(self.session.close)
-        self.now = max(self.now, self._table.first_step)
+        self._clock.set(max(self.now, self._table.first_step))
         self.is_open = True
         self.entered()
         self._progress = Progress(self._show_progress)
@@ -244,7 +245,7 @@ class Watch(Reading, Enterable, Undoing):
     def finish_step(self) -> None:
         """Ends the step of an optimizer that has stepped, if there is one."""
         with self._stepping:
-            if self._due:
+            if self._clock.is_due:
                 self._end_step(self.now + 1)
 
     def _is_mine(self) -> bool:
@@ -253,50 +254,43 @@ class Watch(Reading, Enterable, Undoing):
         return (not mine or self.session.number in mine) and not self.backend.in_recompute(True)
 
     def _part_begins(self, module: Any, args: Any) -> None:
-        if self._due and self._is_mine():
+        if self._clock.is_due and self._is_mine():
             self.finish_step()
 
     def _forward_begins(self, module: Any, args: Any) -> None:
         if not self._is_mine():
             return
-        here = get_ident()
-        if self._under_way.get(here) and self.backend.calls_under_way(module) == 1:
-            self._under_way.pop(here, None)  # an exception ended the one that was
-        if not self._under_way:
+        if self._clock.is_new_forward(partial(self.backend.calls_under_way, module)):
             self.finish_step()
             self.new_forward()
             self._mode = self.mode
-        self._under_way[here] = self._under_way.get(here, 0) + 1
+        self._clock.begin_forward()
 
     def _forward_ends(self, module: Any, args: Any, output: Any) -> None:
         if not self._is_mine():
             return
-        here = get_ident()
-        depth = self._under_way.pop(here, 1)
-        if depth > 1 and self.backend.calls_under_way(module) > 1:
-            self._under_way[here] = depth - 1
-            return
-        if not self._trained and not self.backend.needs_gradient(output):
+        trains = partial(self.backend.needs_gradient, output)
+        if self._clock.end_forward(partial(self.backend.calls_under_way, module), trains):
             with self._stepping:
                 if self.is_open:
                     self._end_step(self.now + 1)  # nobody trains: each call of the model is a step
 
     def _before_step(self, held: set[int], gradients: Mapping[int, Any] | None = None) -> None:
-        if self._by_hand or not self.is_open:
+        if self._clock.is_by_hand or not self.is_open:
             return
-        self._trained = True
+        self._clock.optimizer_steps()
         if self._recording and self._weights is not None:
             self._guarded(partial(self._weights.before_step, held, gradients))
 
     def _after_step(self, held: set[int]) -> None:
-        if self._by_hand or not self.is_open:
+        if self._clock.is_by_hand or not self.is_open:
             return
         if self._recording and self._weights is not None:
             self._guarded(partial(self._weights.after_step, self.gathered))
         # Further optimizers may step as well before the model runs again: still the same step. The taps
         # are switched here all the same, since a pre-hook of the next call would come too late for some.
         with self._stepping:
-            self._due = True
+            self._clock.optimizer_stepped()
             self._switch(self.now + 1)
 
     def _guarded(self, work: Callable[[], None]) -> None:
@@ -313,8 +307,7 @@ class Watch(Reading, Enterable, Undoing):
                 rows = self.gathered.rows(self.now, self.backend.rank())
                 self._table.add(rows)
                 self._progress.tell(self.now, len(rows))
-            self.now = next_step
-            self._due = False
+            self._clock.set(next_step)
             self._scale = None
             self.new_forward()
             self._switch(next_step)
