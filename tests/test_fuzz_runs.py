@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 
 import hookline
 from hookline.page import queries
+from hookline.page.viewed import ViewedRun
 from hookline.runfiles.frames import Block, Damaged, pack, seal, unpack, unpack_columns, unpack_histograms
 from hookline.runfiles.schema import checksum
-from hookline.runs.growing import OpenRun
 from hostile import row, stored
 
 TIMES = max(1, int(os.environ.get("HOOKLINE_FUZZ", "1")))
@@ -43,7 +43,7 @@ def read(folder):
         except hookline.RunError:
             rows = []
         try:
-            opened = OpenRun(folder, "run")
+            opened = ViewedRun(folder, "run")
         except hookline.RunError:
             return rows
         try:

@@ -198,7 +198,7 @@ for make in (hookline.record, hookline.watch):
     action = Action(lambda model: make(model, to=new()), steps, ends_the_process)
     action(net())
     lines = action.lines(net())
-    places = {{place: number for number, place in enumerate(lines) if place[1].startswith("/sinks")}}
+    places = {{place: number for number, place in enumerate(lines) if place[1].startswith("/runfiles")}}
     for place, number in places.items():
         print(place, flush=True)
         action.cut(net(), number)
