@@ -229,3 +229,12 @@ def test_random_headers_of_recordings(tmp_path, header, site, tree, real):
         _ = [recording[name].output for name in recording.names]
     except (hookline.RunError, hookline.NotRecorded):
         pass
+
+
+@pytest.mark.parametrize("word", [b"CREATE TABLE meta", b"CREATE TABLE series"])
+def test_a_file_that_sqlite_quotes_in_bytes_that_are_no_text_is_told_as_damaged(tmp_path, honest, word):
+    """Found by random bytes: Python can't make SQLite's error of it, and raises one of its own."""
+    folder = placed(tmp_path, honest[0].replace(word, word.replace(b"TABLE", b"T\x80BLE")))
+    with pytest.raises(hookline.RunError, match="damaged"):
+        hookline.open_run(folder)
+    assert read(folder) == []

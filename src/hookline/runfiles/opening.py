@@ -66,6 +66,15 @@ def check_plain(path: Path) -> bool:
     return True
 
 
+@contextmanager
+def _in_text() -> Iterator[None]:
+    """Errors of SQLite may quote the file, and then are no text: Python has another one for that."""
+    try:
+        yield
+    except UnicodeDecodeError as error:
+        raise sqlite3.DatabaseError("its tables are damaged") from error
+
+
 class Source:
     """The tables of one file, for reading; by one thread at a time."""
 
@@ -77,7 +86,7 @@ class Source:
     def rows(self, query: str, *values: Any, longest: int = SHORT) -> Iterator[tuple[Any, ...]]:
         """What a query answers, some rows at a time; none is longer than `longest`."""
         self._bound(longest)
-        with closing(self._connection.execute(query, values)) as cursor:
+        with _in_text(), closing(self._connection.execute(query, values)) as cursor:
             while some := cursor.fetchmany(AT_ONCE if longest == SHORT else 1):
                 yield from some
                 self._bound(longest)  # another query may have come between
@@ -85,7 +94,7 @@ class Source:
     def one(self, query: str, *values: Any) -> tuple[Any, ...] | None:
         """The first row of the answer."""
         self._bound(LONG)
-        with closing(self._connection.execute(query, values)) as cursor:
+        with _in_text(), closing(self._connection.execute(query, values)) as cursor:
             row: tuple[Any, ...] | None = cursor.fetchone()
             return row
 
@@ -183,7 +192,8 @@ def _guarded(uri: str, work: list[int], *, check: bool = True) -> sqlite3.Connec
         work[0] = 0
         if check:  # SQLite finds out only when it reads whether it can
             connection.set_authorizer(_allowed)
-            connection.execute("SELECT name FROM sqlite_master LIMIT 1").fetchall()
+            with _in_text():
+                connection.execute("SELECT name FROM sqlite_master LIMIT 1").fetchall()
     except BaseException:
         connection.close()
         raise
