@@ -250,6 +250,7 @@ write = Writer._write
 
 def writes_while_the_collector_runs(self, rows):
     store.clear()
+    time.sleep(0.2)  # the main thread may be done by then
     write(self, rows)
 
 Writer._write = writes_while_the_collector_runs

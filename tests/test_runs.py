@@ -21,7 +21,7 @@ from torch import nn
 import hookline
 from hookline.background import QUEUE
 from hookline.lines import Stats
-from hookline.rows import SERIES
+from hookline.rows import Rows
 from hookline.runfiles import store as store_module
 from hookline.runfiles.frames import pack, unpack
 from hookline.runfiles.writer import Writer
@@ -62,11 +62,13 @@ def test_blocks_hold_rows_with_all_they_have():
         {**row(), "channels": {"mean": [1.0, 2.0]}, "own": "text"},
         {**row(), **Stats.of([math.inf]).row()},
     ]
-    numbers = [3, 1, 4, 1]
-    unpacked = unpack(pack(rows, numbers))
-    assert [number for number, _ in unpacked] == numbers
-    for (_, got), expected in zip(unpacked, rows, strict=True):
-        same(got, {name: value for name, value in expected.items() if name not in (*SERIES, "rank")})
+    rows[2]["site"] = "another"
+    columns = Rows.of(rows)
+    first, other = columns.series[0], columns.series[2]
+    unpacked = unpack(pack(columns, [3, 3, 4, 3]), {3: first, 4: other})
+    assert unpacked.is_same(columns) and not unpacked.is_same(columns.at([0, 1, 2])) and first != other
+    for got, expected in zip(unpacked, rows, strict=True):
+        same(got, expected)
 
 
 def test_a_watched_training_run_is_stored_and_read(tmp_path):

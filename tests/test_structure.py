@@ -16,15 +16,17 @@ ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "hookline"
 BASE = {
     *{"alone", "audit", "background", "bins", "branches", "choosing", "errors", "globs", "guard", "leaving"},
-    *{"optional", "reporting", "rows", "schedule", "site", "tables", "trees", "version"},
+    *{"histograms", "optional", "reporting", "rows", "schedule", "site", "tables", "trees", "version"},
 }
 MAY_USE = {
     **{name: set() for name in BASE},
-    "background": {"errors", "rows"},
+    "background": {"errors", "leaving", "rows"},
     "choosing": {"errors", "rows"},
     "optional": {"errors"},
     "schedule": {"errors"},
     "site": {"errors"},
+    "histograms": {"errors"},
+    "rows": {"histograms"},
     "tables": {"optional", "rows"},
     "trees": {"branches"},
     "backends": BASE,

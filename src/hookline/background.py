@@ -8,17 +8,23 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Generic, TypeVar
 
 from hookline.errors import RunError
-from hookline.rows import Row
+from hookline.leaving import until_exit
+from hookline.rows import Row, Rows
 
 QUEUE = 64
 """So many steps may wait to be written; then `full` decides."""
 FULL = ("wait", "drop")
+Some = TypeVar("Some", Rows, list[Row])
+"""The rows of a step, in the form that `write` takes."""
 
 
-class Background:
-    """Calls `write(rows)` in a thread of its own, so many seconds after the first row came, or with so many rows.
+class Background(Generic[Some]):
+    """Calls `write(steps)` in a thread of its own, so many seconds after the first row came, or with so many rows.
+
+    `steps` are the rows as they were put.
 
     When it can't keep up, `put` waits (`full="wait"`) or leaves rows out and counts them (`full="drop"`,
     see `dropped`). What `write` raises is kept in `error`; nothing is written after it. A forked process has no
@@ -26,22 +32,23 @@ class Background:
 
     >>> written = []
     >>> background = Background(written.extend, seconds=60, rows=1000)
-    >>> background.put([{"step": 0}, {"step": 1}]); background.close()
-    >>> len(written), background.error
-    (2, None)
+    >>> background.put([{"step": 0}, {"step": 0}]); background.put([{"step": 1}]); background.close()
+    >>> written, background.error
+    ([[{'step': 0}, {'step': 0}], [{'step': 1}]], None)
     """
 
     def __init__(
-        self, write: Callable[[list[Row]], None], *, seconds: float, rows: int, full: str = "wait"
+        self, write: Callable[[list[Some]], None], *, seconds: float, rows: int, full: str = "wait"
     ) -> None:
         self.dropped = 0
         self.error: Exception | None = None
-        self._write, self._seconds, self._rows = write, seconds, rows
+        self._write: Callable[[list[Some]], None] = write
+        self._seconds, self._rows = seconds, rows
         self._waits = full == "wait"
         self._ends = False
         self._at_end: Callable[[], object] = lambda: None
         self._process = os.getpid()
-        self._queue: queue.Queue[tuple[list[Row], bool] | None] = queue.Queue(QUEUE)
+        self._queue: queue.Queue[tuple[Some, bool] | None] = queue.Queue(QUEUE)
         self._thread = threading.Thread(target=self._work, name="hookline-sink", daemon=True)
         self._thread.start()
 
@@ -50,7 +57,7 @@ class Background:
         """Whether its thread is that of another process, from which this one was forked."""
         return os.getpid() != self._process
 
-    def put(self, rows: list[Row], *, at_once: bool = False) -> None:
+    def put(self, rows: Some, *, at_once: bool = False) -> None:
         """Hands rows to the thread; `at_once`: nothing comes after them for a while, so they need not wait."""
         if self.is_elsewhere:
             raise RunError(
@@ -70,6 +77,7 @@ class Background:
         """
         if self._thread is threading.current_thread() and not self.is_elsewhere:
             self._at_end, self._ends = at_end, True
+            until_exit(self)  # else the process may end before the thread does
             with suppress(queue.Full):  # then there is more to write, after which it ends
                 self._queue.put_nowait(None)
             return
@@ -78,8 +86,12 @@ class Background:
             self._thread.join()
         at_end()
 
+    def at_exit(self) -> None:
+        """Waits until what closed itself is written."""
+        self._thread.join()
+
     def _work(self) -> None:
-        waiting: list[Row] = []
+        waiting: list[Some] = []
         due = 0.0
         more = True
         while more:
@@ -89,10 +101,12 @@ class Background:
                 at_once = True
             else:
                 more = got is not None
-                rows, at_once = got or ([], True)
                 due = due if waiting else time.monotonic() + self._seconds
-                waiting += rows
-            if waiting and (at_once or len(waiting) >= self._rows or time.monotonic() >= due):
+                at_once = True
+                if got is not None:
+                    rows, at_once = got
+                    waiting += [rows] if len(rows) else []
+            if waiting and (at_once or sum(map(len, waiting)) >= self._rows or time.monotonic() >= due):
                 if self.error is None:
                     try:
                         self._write(waiting)

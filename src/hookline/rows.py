@@ -1,4 +1,4 @@
-"""Rows: what one row of statistics has, and how it lies in memory. Whoever writes, reads or shows rows asks here.
+"""Rows: what a row of statistics has, and how many of them lie in memory. Whoever has to do with rows asks here.
 
 A row is about one tensor of one step: of a site (the name of a layer, parameter or operator), a kind, a call
 within the forward, a mode ("train" or "eval") and a rank. A *series* is the same over the steps.
@@ -6,11 +6,19 @@ within the forward, a mode ("train" or "eval") and a rank. A *series* is the sam
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from struct import Struct
 from typing import Any, Protocol, runtime_checkable
 
+import numpy as np
+from numpy.typing import NDArray
+
+from hookline.histograms import Histograms
+
 Row = dict[str, Any]
-"""A row for people; between kernel, disk and page rows are columns."""
+"""A row for people; from the kernel to the disk and back to a reader rows are columns (`Rows`)."""
+Series = tuple[str, str, int, str]
+"""Site, kind, call and mode of a row: the values of SERIES."""
 
 COLUMNS: dict[str, type] = {
     "count": int,
@@ -44,6 +52,119 @@ FIXED = frozenset((*IDENTITY, *STATISTICS, HISTOGRAM))
 KINDS = ("input", "output", "grad_input", "grad_output", "param", "param_grad", "update")
 OF_CALLS = ("input", "output", "grad_input", "grad_output")
 """The kinds of which there may be a row for each channel."""
+
+
+def series_of(row: Row) -> Series:
+    """The series that a row is of.
+
+    >>> series_of({"site": "fc", "kind": "output", "step": 3, "call": 0, "mode": "train"})
+    ('fc', 'output', 0, 'train')
+    """
+    return row["site"], row["kind"], row["call"], row["mode"]
+
+
+class Rows:
+    """Many rows as columns: one array of whole numbers, one of floats, and the histograms without empty bins.
+
+    It can be gone through as a list of dicts, which are made for that and not kept.
+
+    `series` says what each row is about, `integers` and `floats` have a line for each of COUNTS and FLOATS, and
+    `extra` has what a row has besides ({} for most). All rows are of one rank.
+
+    >>> rows = Rows.of([{"site": "fc", "kind": "output", "call": 0, "mode": "train", "step": 3, "mean": 0.5}])
+    >>> len(rows), rows.column("mean").tolist(), [row["step"] for row in rows]
+    (1, [0.5], [3])
+    """
+
+    __slots__ = ("extra", "floats", "hists", "integers", "rank", "series", "steps")
+
+    def __init__(
+        self,
+        series: Sequence[Series],
+        steps: NDArray[np.int64],
+        integers: NDArray[np.int64],
+        floats: NDArray[np.float64],
+        hists: Histograms,
+        extra: Sequence[Row],
+        rank: int = 0,
+    ) -> None:
+        self.series, self.steps, self.rank = series, steps, rank
+        self.integers, self.floats, self.hists, self.extra = integers, floats, hists, extra
+
+    @classmethod
+    def of(cls, rows: Rows | Iterable[Row]) -> Rows:
+        """The rows that dicts have, as columns; a count that is missing is 0, a float NaN."""
+        if isinstance(rows, Rows):
+            return rows
+        rows = list(rows)
+        return cls(
+            [series_of(row) for row in rows],
+            np.asarray([row["step"] for row in rows], np.int64),
+            np.asarray([[row.get(name, 0) for row in rows] for name in COUNTS], np.int64),
+            np.asarray([[row.get(name, np.nan) for row in rows] for name in FLOATS], np.float64),
+            Histograms.of([row.get(HISTOGRAM) for row in rows]),
+            [{name: value for name, value in row.items() if name not in FIXED} for row in rows],
+            rows[0].get("rank", 0) if rows else 0,
+        )
+
+    @classmethod
+    def joined(cls, parts: Sequence[Rows]) -> Rows:
+        """The rows of all parts, one after the other; they are of one rank."""
+        if len(parts) == 1:
+            return parts[0]
+        return cls(
+            [one for part in parts for one in part.series],
+            np.concatenate([part.steps for part in parts]),
+            np.concatenate([part.integers for part in parts], axis=1),
+            np.concatenate([part.floats for part in parts], axis=1),
+            Histograms.joined(part.hists for part in parts),
+            [one for part in parts for one in part.extra],
+            parts[0].rank,
+        )
+
+    def at(self, places: Any) -> Rows:
+        """The rows at these places, in this order."""
+        return Rows(
+            [self.series[place] for place in places],
+            self.steps[places],
+            self.integers[:, places],
+            self.floats[:, places],
+            self.hists.at(places),
+            [self.extra[place] for place in places],
+            self.rank,
+        )
+
+    def column(self, name: str) -> NDArray[Any]:
+        """One statistic of all rows."""
+        found: NDArray[Any]
+        found = self.integers[COUNTS.index(name)] if name in COUNTS else self.floats[FLOATS.index(name)]
+        return found
+
+    def __len__(self) -> int:
+        return len(self.series)
+
+    def __iter__(self) -> Iterator[Row]:
+        columns = [self.column(name).tolist() for name in STATISTICS]
+        numbers = zip(*columns, strict=True)
+        each = zip(self.series, self.steps.tolist(), numbers, self.hists.dense(), self.extra, strict=True)
+        for (site, kind, call, mode), step, values, hist, extra in each:
+            row = {"site": site, "kind": kind, "step": step, "call": call, "rank": self.rank, "mode": mode}
+            row.update(zip(STATISTICS, values, strict=True))
+            row[HISTOGRAM] = hist
+            row.update(extra)
+            yield row
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes the numbers take; names, which all steps share, are not counted."""
+        return self.steps.nbytes + self.integers.nbytes + self.floats.nbytes + self.hists.nbytes
+
+    def is_same(self, other: Rows | None) -> bool:
+        """Whether both have the same rows, in the same order, to the bit."""
+        if other is None or self.series != other.series or self.extra != other.extra or self.rank != other.rank:
+            return False
+        mine, others = ((one.steps, one.integers, one.floats, *one.hists[:3]) for one in (self, other))
+        return all(a.tobytes() == b.tobytes() for a, b in zip(mine, others, strict=True))
 
 
 @runtime_checkable

@@ -52,28 +52,32 @@ class Kernel:
 
     def reduce(self, address: Address, histogram: bool) -> Any:
         """The words of the result, as `Stats.from_words` reads them."""
-        pointer, count, dtype, layout = address
         words = Full() if histogram else Plain()
+        self.reduce_into(_address(words), address, histogram)
+        return words
+
+    def reduce_into(self, words: int, address: Address, histogram: bool) -> None:
+        """Writes the words of the result to memory that is zero there."""
+        pointer, count, dtype, layout = address
         how = self._how[dtype, histogram]
         if layout is None:
-            self._reduce(pointer, count, how, _address(words))
+            self._reduce(pointer, count, how, words)
         else:
             self._call_strided(pointer, layout, -1, how, words)
-        return words
 
     def reduce_channels(self, address: Address, dim: int, histogram: bool) -> Any:
         """The words of one result for each index of `dim`, behind each other; `address` has its layout."""
         pointer, _, dtype, layout = address
         assert layout is not None
         words = (ctypes.c_int64 * ((HEADER + bins.COUNT * histogram) * layout[0][dim]))()
-        self._call_strided(pointer, layout, dim, self._how[dtype, histogram], words)
+        self._call_strided(pointer, layout, dim, self._how[dtype, histogram], _address(words))
         return words
 
-    def _call_strided(self, pointer: int, layout: Any, dim: int, how: int, words: Any) -> None:
+    def _call_strided(self, pointer: int, layout: Any, dim: int, how: int, words: int) -> None:
         shape, strides = layout
         numbers = ctypes.c_int64 * len(shape)
         sizes, steps = numbers(*shape), numbers(*strides)
-        self._strided(pointer, len(shape), _address(sizes), _address(steps), dim, how, _address(words))
+        self._strided(pointer, len(shape), _address(sizes), _address(steps), dim, how, words)
 
     @cached_property
     def read_pass(self) -> Any:

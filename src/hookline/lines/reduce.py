@@ -27,7 +27,8 @@ _backends: dict[type, Backend] = {}
 class Reduced:
     """The statistics of a tensor before they are collected; it does not keep the tensor.
 
-    `words` are memory that the kernel filled or a tensor on a device, in the layout of `_kernel.h`.
+    `words` are memory that the kernel filled or a tensor on a device, in the layout of `_kernel.h`; None where the
+    kernel wrote to memory of the caller's.
     """
 
     __slots__ = ("backend", "extra", "histogram", "scalars", "words")
@@ -38,12 +39,13 @@ class Reduced:
         self.scalars: Any = None
 
 
-def reduce(tensor: Any, histogram: bool = True, extra: Iterable[str] = ()) -> Reduced:
+def reduce(tensor: Any, histogram: bool = True, extra: Iterable[str] = (), into: int | None = None) -> Reduced:
     """The statistics of all values of `tensor`, to be read by `collect`.
 
     On the CPU it is one pass of the C kernel; elsewhere, or without the kernel, operations of the framework
     that stay on the device and wait for nothing. The tensor, autograd and random numbers are left alone.
-    `extra` names statistics of `hookline.lines.registry` that are computed from the tensor itself.
+    `extra` names statistics of `hookline.lines.registry` that are computed from the tensor itself. Where `into` is
+    the address of memory with zeros, the kernel writes the words there.
 
     >>> import torch
     >>> (stats,) = collect([reduce(torch.tensor([3.0, -4.0, float("nan")]))])
@@ -59,7 +61,11 @@ def reduce(tensor: Any, histogram: bool = True, extra: Iterable[str] = ()) -> Re
             tensor = backend.reducible(tensor)
             address = backend.address(tensor)
         if address is not None:
-            reduced = Reduced(backend, kernel.reduce(address, histogram), histogram)
+            if into is None:
+                reduced = Reduced(backend, kernel.reduce(address, histogram), histogram)
+            else:
+                kernel.reduce_into(into, address, histogram)
+                reduced = Reduced(backend, None, histogram)
     else:
         tensor = backend.reducible(tensor)
     if reduced is None:
@@ -103,23 +109,25 @@ def words_of(array: Any, histogram: bool, dim: int | None = None) -> NDArray[np.
 
 def collect(reduced: Sequence[Reduced]) -> list[Stats]:
     """The Stats of each, in order, with one transfer for each device."""
-    return [Stats.from_words(words, extra) for words, extra in _fetched(reduced)]
+    return [Stats.from_words(words, extra) for words, extra in fetched(reduced)]
 
 
 def collect_channels(reduced: Sequence[Reduced]) -> list[list[Stats]]:
     """The Stats of each channel of each reduction, with one transfer for each device."""
+    return [[Stats.from_words(line) for line in words] for words in collect_channel_words(reduced)]
+
+
+def collect_channel_words(reduced: Sequence[Reduced]) -> list[NDArray[np.int64]]:
+    """The words of each reduction, a line for each channel, with one transfer for each device."""
     widths = [HEADER + bins.COUNT * one.histogram for one in reduced]
-    arrived = [np.frombuffer(words, np.int64) if len(words) else _NONE for words, _ in _fetched(reduced)]
-    return [
-        [Stats.from_words(row) for row in words.reshape(-1, width)]
-        for words, width in zip(arrived, widths, strict=True)
-    ]
+    arrived = [np.frombuffer(words, np.int64) if len(words) else _NONE for words, _ in fetched(reduced)]
+    return [words.reshape(-1, width) for words, width in zip(arrived, widths, strict=True)]
 
 
 _NONE = np.empty(0, np.int64)
 
 
-def _fetched(reduced: Sequence[Reduced]) -> list[tuple[Any, Mapping[str, Extra] | None]]:
+def fetched(reduced: Sequence[Reduced]) -> list[tuple[Any, Mapping[str, Extra] | None]]:
     """The words of each in this process's memory, and its extras."""
     found: list[list[Any]] = [[one.words, one.scalars] for one in reduced]
     wanted: dict[Backend, list[tuple[int, int]]] = {}

@@ -11,10 +11,12 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hookline import bins
 from hookline.backends import arrays
 from hookline.errors import InvalidArgument
+from hookline.lines.columns import Moments, statistics_of
 from hookline.lines.formats import format_of
 from hookline.rows import HEAD, HEADER, HISTOGRAM
 
@@ -102,6 +104,20 @@ class Stats:
         sumsq = m2 + finite * (mean * mean)  # both terms are positive: nothing cancels
         return cls(finite + nan + inf, mean, m2, low, high, sumsq, zeros, near_zero, nan, inf, hist, extra or {})
 
+    def words(self) -> NDArray[np.int64]:
+        """What `from_words` reads; statistics that a user added are not in it.
+
+        >>> Stats.from_words(Stats.of([3.0, -4.0]).words()).row()["l2"]
+        5.0
+        """
+        head = np.frombuffer(
+            HEAD.pack(
+                self.mean, self.m2, self.min, self.max, self.finite, self.zeros, self.near_zero, self.nan, self.inf
+            ),
+            np.int64,
+        )
+        return head if self.hist is None else np.concatenate([head, self.hist])
+
     def merge(self, other: Stats) -> Stats:
         """The statistics of both parts' values together, as if they had been reduced in one pass.
 
@@ -140,31 +156,17 @@ class Stats:
         return total
 
     def row(self) -> dict[str, Any]:
-        """The statistics by their public names, and those that a user added.
-
-        `std` is the sample standard deviation, NaN for fewer than two finite values as in torch.
-        Without any finite value, mean to l2 are NaN; `near_zero`, a share of all values, is NaN for none.
+        """The statistics by their public names, and those that a user added; see `columns.statistics_of`.
 
         >>> row = Stats.of([0.0, 3.0, -4.0, math.inf], histogram=False).row()
         >>> row["count"], row["l2"], row["absmax"], row["zeros"], row["near_zero"], row["inf"]
         (4, 5.0, 4.0, 1, 0.25, 1)
         """
-        n, nan = self.finite, math.nan
-        row = {
-            "count": self.count,
-            "mean": self.mean if n else nan,
-            "std": math.sqrt(self.m2 / (n - 1)) if n > 1 else nan,
-            "min": self.min if n else nan,
-            "max": self.max if n else nan,
-            "absmax": max(-self.min, self.max) if n else nan,
-            "l2": math.sqrt(self.sumsq) if n else nan,
-            "zeros": self.zeros,
-            "near_zero": self.near_zero / self.count if self.count else nan,
-            "nan": self.nan,
-            "inf": self.inf,
-            "hist": self.hist,
-        }
-        return row | {name: extra.value for name, extra in self.extra.items()}
+        moments = Moments(
+            self.mean, self.m2, self.min, self.max, self.finite, self.zeros, self.near_zero, self.nan, self.inf
+        )
+        row = {name: np.asarray(value).item() for name, value in statistics_of(moments, self.sumsq).items()}
+        return row | {HISTOGRAM: self.hist} | {name: extra.value for name, extra in self.extra.items()}
 
     def quantile(self, q: float) -> float:
         """The value below which a share `q` of the finite values lies: in the bin of the true one.

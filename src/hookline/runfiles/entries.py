@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hookline import bins
+from hookline.histograms import Histograms
 from hookline.rows import Row
-from hookline.runfiles.frames import LARGEST, Block, Damaged, Histograms, unpack_histograms
+from hookline.runfiles.frames import LARGEST, Block, Damaged, unpack_histograms
 from hookline.runfiles.schema import GROUP
 
 

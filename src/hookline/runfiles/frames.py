@@ -15,11 +15,13 @@ import math
 import struct
 import zipfile
 import zlib
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from hookline.rows import COUNTS, FIXED, FLOATS, Row
+from hookline.histograms import Histograms
+from hookline.rows import COUNTS, FIXED, FLOATS, Row, Rows, Series
 
 NUMBERS = ("series", "step", *COUNTS)
 FORMAT_1 = (*NUMBERS, *FLOATS, "extra", "hist", "hist_start", "hist_length", "hist_size")
@@ -52,54 +54,50 @@ class Block(NamedTuple):
     size: int = 0
 
 
-class Histograms(NamedTuple):
-    """The bins of many rows that are not empty, row after row; `lengths`: how many each has, -1 without one."""
+def pack(rows: Rows, numbers: Sequence[int]) -> Block:
+    """A block with these rows; `numbers` are those of their series.
 
-    lengths: Any
-    bins: Any
-    counts: Any
-    size: int
-
-
-def pack(rows: list[Row], series: list[int]) -> Block:
-    """A block with these rows; `series` are the numbers of their (site, kind, call, mode).
-
-    >>> row = {"step": 3, "count": 2, "mean": 0.5, "hist": np.asarray([0, 2, 0]), "ratio": 0.1}
-    >>> [(number, dict(got)["ratio"], got["hist"].tolist()) for number, got in unpack(pack([row], [7]))]
-    [(7, 0.1, [0, 2, 0])]
+    >>> rows = Rows.of([{"site": "fc", "kind": "output", "call": 0, "mode": "train", "step": 3, "ratio": 0.1}])
+    >>> [(row["site"], row["step"], row["ratio"]) for row in unpack(pack(rows, [7]), {7: rows.series[0]})]
+    [('fc', 3, 0.1)]
     """
-    integers = [series, [row["step"] for row in rows], *([row.get(name, 0) for row in rows] for name in COUNTS)]
-    floats = [[row.get(name, np.nan) for row in rows] for name in FLOATS]
-    extra = [{name: value for name, value in row.items() if name not in FIXED} for row in rows]
     stats = _joined(
         np.asarray([len(rows)], INTEGER),
-        np.asarray(integers, INTEGER),
-        np.asarray(floats, FLOAT),
-        json.dumps(extra).encode() if any(extra) else b"",
+        np.asarray(numbers, INTEGER),
+        rows.steps.astype(INTEGER, copy=False),
+        rows.integers.astype(INTEGER, copy=False),
+        rows.floats.astype(FLOAT, copy=False),
+        json.dumps(list(rows.extra)).encode() if any(rows.extra) else b"",
     )
-    hists = _packed_histograms([row.get("hist") for row in rows])
+    hists = _packed(rows.hists)
     size = len(stats) + len(hists or b"")
     return Block(zlib.compress(stats, 1), None if hists is None else zlib.compress(hists, 1), size)
 
 
-def unpack(block: Block) -> list[tuple[int, Row]]:
-    """The rows of a block, each with the number of its series."""
+def unpack(block: Block, series: Mapping[int, Series], rank: int = 0) -> Rows:
+    """The rows of a block that was packed here; `series` are those that its numbers stand for."""
     columns, extra = unpack_columns(block.stats)
-    return rows_of(columns, extra, unpack_histograms(block))
+    return rows_of(columns, extra, unpack_histograms(block), series, rank, np.arange(len(extra)))
 
 
 def rows_of(
-    columns: dict[str, Any], extra: list[Row], hists: Histograms, wanted: Any = None
-) -> list[tuple[int, Row]]:
-    """The rows of these columns, each with the number of its series; `wanted`: at which places only."""
-    places = range(len(extra)) if wanted is None else wanted
-    dense = _dense(hists, places)
-    chosen = slice(None) if wanted is None else wanted
-    plain = {name: columns[name][chosen].tolist() for name in ("step", *COUNTS, *FLOATS)}
-    return [
-        (number, {**{name: values[at] for name, values in plain.items()}, "hist": dense[at], **extra[place]})
-        for at, (place, number) in enumerate(zip(places, columns["series"][chosen].tolist(), strict=True))
-    ]
+    columns: Mapping[str, Any],
+    extra: list[Row],
+    hists: Histograms,
+    series: Mapping[int, Series],
+    rank: int,
+    places: Any,
+) -> Rows:
+    """The rows that have these columns, those at some places; `series` are those that their numbers stand for."""
+    return Rows(
+        [series[number] for number in columns["series"][places].tolist()],
+        columns["step"][places],
+        np.stack([columns[name][places] for name in COUNTS]),
+        np.stack([columns[name][places] for name in FLOATS]),
+        hists.at(places),
+        [extra[place] for place in places.tolist()],
+        rank,
+    )
 
 
 def unpack_columns(stats: bytes) -> tuple[dict[str, Any], list[Row]]:
@@ -132,7 +130,7 @@ def unpack_histograms(block: Block) -> Histograms:
         (rows,) = _integers(data, 1, 0).tolist()
         if not 0 <= rows <= len(data):
             raise Damaged(f"it announces {rows} rows")
-        return Histograms(np.full(rows, -1), np.empty(0, INTEGER), np.empty(0, INTEGER), 0)
+        return Histograms.none(rows)
     stored = _format_1(data)
     starts, lengths = stored["hist_start"], stored["hist_length"]
     if starts.shape != lengths.shape or stored["hist_size"].shape != (1,) or (lengths < 0).any():
@@ -223,35 +221,15 @@ def _numbers(data: bytes, dtype: np.dtype[Any], count: int, at: int) -> Any:
     return np.frombuffer(data, dtype, count, at)
 
 
-def _packed_histograms(hists: list[Any]) -> bytes | None:
-    there = [hist for hist in hists if hist is not None]
-    if not there:
+def _packed(hists: Histograms) -> bytes | None:
+    if not (hists.lengths >= 0).any():
         return None
-    used = [np.flatnonzero(hist) for hist in there]
-    sizes = iter([len(some) for some in used])
-    lengths = [-1 if hist is None else next(sizes) for hist in hists]
-    counts = [hist[some] for hist, some in zip(there, used, strict=True)]
     return _joined(
-        np.asarray([len(hists), sum(map(len, used)), len(there[0])], INTEGER),
-        np.asarray(lengths, INTEGER),
-        np.concatenate(counts).astype(INTEGER),
-        np.concatenate(used).astype(BIN),
+        np.asarray([len(hists.lengths), len(hists.counts), hists.size], INTEGER),
+        hists.lengths.astype(INTEGER, copy=False),
+        hists.counts.astype(INTEGER, copy=False),
+        hists.bins.astype(BIN, copy=False),
     )
-
-
-def _dense(hists: Histograms, places: Any) -> list[Any]:
-    """One array of counts for each of these rows, or None."""
-    ends = np.cumsum(np.maximum(hists.lengths, 0))
-    found: list[Any] = []
-    for place in places:
-        if hists.lengths[place] < 0:
-            found.append(None)
-            continue
-        mine = slice(ends[place] - hists.lengths[place], ends[place])
-        hist = np.zeros(hists.size, np.int64)
-        hist[hists.bins[mine]] = hists.counts[mine]
-        found.append(hist)
-    return found
 
 
 def _joined(*arrays: Any) -> bytes:

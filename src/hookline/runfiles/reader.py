@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from hookline.errors import RunError, printable
-from hookline.rows import Row
+from hookline.rows import Rows, series_of
 from hookline.runfiles.entries import Entry, Frame, check, histograms_of, keys_of, last_of_each, overlapping
 from hookline.runfiles.facts import checked_facts, checked_recording, checked_series
 from hookline.runfiles.frames import LARGEST, Block, Damaged, rows_of, unpack_columns, unseal
@@ -71,13 +71,15 @@ class Reader:
                 self._series[number] = one
         return dict(self._series)
 
-    def rows(self, wanted: set[int], first: int | None = None, last: int | None = None) -> list[tuple[int, Row]]:
-        """The rows of these series between two steps, in the order of writing; of one written twice the last."""
-        rows: list[tuple[int, Row]] = []
+    def rows(
+        self, wanted: set[int], first: int | None = None, last: int | None = None
+    ) -> Iterator[tuple[list[int], Rows]]:
+        """The rows of these series between two steps, as written, and the number of each one's series."""
+        series = {number: series_of(one) for number, one in self.series().items() if number in wanted}
         for frame, places in self.parts(wanted, first, last, hists=True):
             assert frame.hists is not None
-            rows += rows_of(frame.columns, frame.extra, frame.hists, places)
-        return rows
+            rows = rows_of(frame.columns, frame.extra, frame.hists, series, self.meta.get("rank", 0), places)
+            yield frame.columns["series"][places].tolist(), rows
 
     def parts(
         self, wanted: set[int], first: int | None = None, last: int | None = None, *, hists: bool = False

@@ -13,7 +13,7 @@ from typing import Any
 
 from hookline.alone import Alone, one_at_a_time
 from hookline.errors import RunError
-from hookline.rows import Row
+from hookline.rows import Row, Rows
 from hookline.runfiles.clock import not_before, now
 from hookline.runfiles.journal import SUFFIXES
 from hookline.runfiles.places import (
@@ -90,7 +90,7 @@ class RunFile:
                 writer.close()
 
     @one_at_a_time
-    def write(self, rows: list[Row]) -> None:
+    def write(self, rows: Rows | list[Row]) -> None:
         """Writes rows: all are there afterwards, or none is."""
         writer = self._stand()
         writer.write(rows)

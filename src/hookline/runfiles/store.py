@@ -20,7 +20,7 @@ from typing import Any
 from hookline.background import FULL, Background
 from hookline.errors import InvalidArgument, RunError
 from hookline.leaving import no_longer, uncaught, until_exit
-from hookline.rows import Row
+from hookline.rows import Row, Rows
 from hookline.runfiles.clock import now
 from hookline.runfiles.places import launch, numbered, resolved
 from hookline.runfiles.runfile import RunFile, again, opened
@@ -40,6 +40,8 @@ class RunStore:
 
     revises = True
     """A step may come twice, and counts as it came last."""
+    takes_columns = True
+    """No dicts have to be made for it."""
     _is_open = False
 
     def __init__(self, path: str | Path, *, full: str = "wait", resume: bool = False) -> None:
@@ -52,7 +54,7 @@ class RunStore:
         self._full, self._resume = full, resume
         self._file: RunFile | None = None
         self._notes_end = True
-        self._background: Background | None = None
+        self._background: Background[Rows] | None = None
 
     def open(self, meta: dict[str, Any] | None = None) -> None:
         """Makes the file, or takes the one that is there, and begins to write; RunError where that can't be."""
@@ -74,12 +76,13 @@ class RunStore:
         self._is_open = True
         until_exit(self)
 
-    def write(self, rows: list[Row], *, at_once: bool = False) -> None:
+    def write(self, rows: Rows | list[Row], *, at_once: bool = False) -> None:
         """Hands the rows of a step to the writing thread; RunError once that has failed."""
+        rows = Rows.of(rows)
         file = self._opened()
         if self._background is None:
             seconds, most = FLUSH_SECONDS, FLUSH_ROWS
-            self._background = Background(file.write, seconds=seconds, rows=most, full=self._full)
+            self._background = Background(partial(_write, file), seconds=seconds, rows=most, full=self._full)
         self._tell(self._background.error)
         try:
             self._background.put(rows, at_once=at_once)
@@ -104,14 +107,16 @@ class RunStore:
         if file is None or not self._is_open:
             return
         self._is_open, self._background = False, None
-        no_longer(self)
         how = _how_it_ended(sys.exc_info()[1] or uncaught())
-        if background is None:
-            self._leave(file, how, None)
-        else:
-            background.close(partial(self._leave, file, how, background))
+        try:
+            if background is None:
+                self._leave(file, how, None)
+            else:
+                background.close(partial(self._leave, file, how, background))
+        finally:
+            no_longer(self)
 
-    def _leave(self, file: RunFile, how: dict[str, str], background: Background | None) -> None:
+    def _leave(self, file: RunFile, how: dict[str, str], background: Background[Rows] | None) -> None:
         """Notes the end, once all is written."""
         error = None if background is None else background.error
         self.dropped = self.dropped if background is None else background.dropped
@@ -148,6 +153,10 @@ class RunStore:
         """Raises what went wrong in the writing thread."""
         if error is not None:
             raise RunError(f"{self.path}: {error}. What was written before is still there.") from error
+
+
+def _write(file: RunFile, steps: list[Rows]) -> None:
+    file.write(Rows.joined(steps))
 
 
 def _facts() -> dict[str, Any]:

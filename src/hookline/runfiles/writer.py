@@ -9,10 +9,13 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from hookline import bins
 from hookline.alone import Alone, one_at_a_time
 from hookline.errors import InvalidArgument
-from hookline.rows import SERIES, Row
+from hookline.rows import Row, Rows, Series
 from hookline.runfiles.frames import Block, pack, seal
 from hookline.runfiles.journal import SUFFIXES, connected, why_no_wal
 from hookline.runfiles.rollback import check_journal
@@ -27,7 +30,7 @@ class Writer:
 
     def __init__(self, path: Path, meta: dict[str, Any] | None) -> None:
         self._alone = Alone(lasting=False)  # rows come from a thread, recordings from the one that trains
-        self._series: dict[tuple[Any, ...], int] = {}
+        self._series: dict[Series, int] = {}
         why = why_no_wal(path.parent)
         journal_file = Path(f"{path}-journal")
         if meta is not None:  # nothing that lies beside a new file can be its own
@@ -40,7 +43,7 @@ class Writer:
         self._open(path, "DELETE" if why else "WAL")
         if meta is None:
             found = self._connection.execute("SELECT number, site, kind, call, mode FROM series")
-            self._series = {tuple(key): number for number, *key in found}
+            self._series = {(site, kind, call, mode): number for number, site, kind, call, mode in found}
 
     def _open(self, path: Path, journal: str) -> None:
         self._connection = connected(path)
@@ -101,8 +104,11 @@ class Writer:
             raise
 
     @one_at_a_time
-    def write(self, rows: list[Row]) -> None:
+    def write(self, rows: Rows | list[Row]) -> None:
         """Writes rows in one transaction: they are all there afterwards, or none is."""
+        rows = Rows.of(rows)
+        if rows.hists.size not in (0, bins.COUNT):
+            raise InvalidArgument(f"a row's histogram has {rows.hists.size} bins; expected {bins.COUNT}.")
         self._write(rows)
 
     @one_at_a_time
@@ -113,23 +119,21 @@ class Writer:
         sealed = (number, *values, checksum(number, *values))
         self._connection.execute("INSERT INTO recording VALUES (?, ?, ?, ?, ?, ?)", sealed)
 
-    def _write(self, rows: list[Row]) -> None:
+    def _write(self, rows: Rows) -> None:
         execute = self._connection.execute
         series = dict(self._series)
         execute("BEGIN")
         try:
+            numbers = np.asarray([self._number(one) for one in rows.series], np.int64)
             # A step that comes twice counts as it came last.
-            last = {(self._number(tuple(row[name] for name in SERIES)), row["step"]): row for row in rows}
-            groups: dict[int, tuple[list[Row], list[int]]] = {}
-            for (number, _), row in last.items():
-                some, numbers = groups.setdefault(number // GROUP, ([], []))
-                some.append(row)
-                numbers.append(number)
+            last = {key: at for at, key in enumerate(zip(numbers.tolist(), rows.steps.tolist(), strict=True))}
+            places = np.asarray(list(last.values()), np.int64)
+            groups = numbers[places] // GROUP
             number = self._next("frame")
-            for group, (some, numbers) in groups.items():
-                for rows, block in _blocks(some, numbers):
-                    steps = [row["step"] for row in rows]
-                    values = (number, group, min(steps), max(steps), len(rows))
+            for group in np.unique(groups).tolist():
+                for some, block in _blocks(rows, numbers, places[groups == group]):
+                    steps = rows.steps[some]
+                    values = (number, group, int(steps.min()), int(steps.max()), len(some))
                     execute("INSERT INTO frame VALUES (?, ?, ?, ?, ?, ?)", (*values, checksum(*values)))
                     stats = seal(block.stats, f"{number} stats")
                     hists = None if block.hists is None else seal(block.hists, f"{number} hists")
@@ -150,7 +154,7 @@ class Writer:
         if self._connection.in_transaction:  # a full disk has SQLite roll back by itself
             self._connection.execute("ROLLBACK")
 
-    def _number(self, key: tuple[Any, ...]) -> int:
+    def _number(self, key: Series) -> int:
         if key not in self._series:
             self._series[key] = number = len(self._series)
             values = (number, *key)
@@ -165,22 +169,19 @@ class Writer:
         self._connection.close()
 
 
-def _blocks(rows: list[Row], numbers: list[int]) -> Iterator[tuple[list[Row], Block]]:
-    """The rows in blocks of a size to be read at once."""
-    for row in rows:
-        if row.get("hist") is not None and len(row["hist"]) != bins.COUNT:
-            raise InvalidArgument(f"a row's histogram has {len(row['hist'])} bins; expected {bins.COUNT}.")
-    for start in range(0, len(rows), ROWS):
-        yield from _split(rows[start : start + ROWS], numbers[start : start + ROWS])
+def _blocks(rows: Rows, numbers: NDArray[np.int64], places: NDArray[np.int64]) -> Iterator[tuple[Any, Block]]:
+    """The rows at some places in blocks of a size to be read at once; each block with the places of its rows."""
+    for start in range(0, len(places), ROWS):
+        yield from _split(rows, numbers, places[start : start + ROWS])
 
 
-def _split(rows: list[Row], numbers: list[int]) -> Iterator[tuple[list[Row], Block]]:
-    block, half = pack(rows, numbers), len(rows) // 2
+def _split(rows: Rows, numbers: NDArray[np.int64], places: NDArray[np.int64]) -> Iterator[tuple[Any, Block]]:
+    block, half = pack(rows.at(places), numbers[places].tolist()), len(places) // 2
     if half and block.size > BYTES:
-        yield from _split(rows[:half], numbers[:half])
-        yield from _split(rows[half:], numbers[half:])
+        yield from _split(rows, numbers, places[:half])
+        yield from _split(rows, numbers, places[half:])
     else:
-        yield rows, block
+        yield places, block
 
 
 def _remove(path: Path) -> None:

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from hookline.histograms import Histograms
 from hookline.rows import COUNTS, FLOATS, IDENTITY, Row
 from hookline.runfiles.entries import Frame
-from hookline.runfiles.frames import Histograms
 from hookline.tables import more_of
 
 Columns = dict[str, Any]
@@ -33,7 +33,7 @@ def joined(parts: Iterable[Part], stats: list[str] | None, histograms: bool) -> 
         if stats is None or len(wanted) < len(stats):
             extra += [frame.extra[place] for place in places]
         if histograms and frame.hists is not None:
-            hists.append(_chosen(frame.hists, places))
+            hists.append(frame.hists.at(places))
     columns = {name: _joined(gathered[name], name) for name in (*IDENTITY, *wanted)}
     columns |= _extra(extra, stats)
     order = np.argsort(columns["step"], kind="stable")
@@ -89,30 +89,12 @@ def _extra(rows: list[Row], stats: list[str] | None) -> Columns:
     return columns
 
 
-def _chosen(hists: Histograms, places: Any) -> Histograms:
-    """The histograms of some rows."""
-    lengths, size = np.maximum(hists.lengths, 0), hists.size
-    entries = _entries(np.cumsum(lengths) - lengths, lengths, places)
-    return Histograms(hists.lengths[places], hists.bins[entries], hists.counts[entries], size)
-
-
 def _sorted(hists: list[Histograms], order: Any) -> Columns:
     """All histograms in the order of the rows."""
-    some = [np.empty(0, np.int64)]
-    lengths = np.concatenate([hist.lengths for hist in hists] or some)
-    bins, counts = (np.concatenate([hist[at] for hist in hists] or some) for at in (1, 2))
-    full = np.maximum(lengths, 0)
-    entries = _entries(np.cumsum(full) - full, full, order)
+    lengths, bins, counts, _ = Histograms.joined(hists).at(order)
     return {
-        "hist_starts": np.concatenate([[0], np.cumsum(full[order])]).astype(np.int64),
-        "hist_lengths": lengths[order],
-        "hist_bins": bins[entries],
-        "hist_counts": counts[entries],
+        "hist_starts": np.concatenate([[0], np.cumsum(np.maximum(lengths, 0))]).astype(np.int64),
+        "hist_lengths": lengths,
+        "hist_bins": bins,
+        "hist_counts": counts,
     }
-
-
-def _entries(starts: Any, lengths: Any, places: Any) -> Any:
-    """The numbers of the entries of some rows, row after row."""
-    mine = lengths[places]
-    before = np.cumsum(mine) - mine
-    return np.arange(int(mine.sum())) + np.repeat(starts[places] - before, mine)

@@ -101,8 +101,8 @@ class OpenRun:
                 for file, local in self._where[number]:
                     wanted.setdefault((file, step), {})[local] = number
             for (file, step), locals_ in wanted.items():
-                for local, row in file.reader.rows(set(locals_), step, step):
-                    found[locals_[local]] = row
+                for those, rows in file.reader.rows(set(locals_), step, step):
+                    found.update(zip((locals_[local] for local in those), rows, strict=True))
         return found
 
     @property

@@ -102,10 +102,8 @@ class Run:
         first, last = bounds(steps)
         rows: list[Row] = []
         for reader, series in self._chosen(site, kind, [] if stat is None else [stat]):
-            rank = reader.meta.get("rank", 0)
-            for number, row in reader.rows(set(series), first, last):
-                one = series[number]
-                rows.append({**one, "step": row.pop("step"), "rank": rank, **row})
+            for _, some in reader.rows(set(series), first, last):
+                rows += some
         self._tell_damage()
         rows.sort(key=lambda row: row["step"])
         return with_stat(within_steps(rows, steps), stat)

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from hookline.errors import InvalidArgument
-from hookline.rows import Row
 from hookline.runfiles.store import RunStore
 from hookline.sinks.parquet import Parquet
 
@@ -16,11 +15,12 @@ class Sink(Protocol):
 
     One that has `open(meta)` is told facts of the run before the first row; what can't work should raise
     there, before training begins. One with `revises = True` may get a step early and again, from any thread, by
-    `write(rows, at_once=True)`; what comes last counts.
+    `write(rows, at_once=True)`; what comes last counts. One with `takes_columns = True` gets
+    `hookline.rows.Rows`, which can be gone through as the list of dicts that others get.
     """
 
-    def write(self, rows: list[Row]) -> None:
-        """Takes the rows of one step."""
+    def write(self, rows: Any) -> None:
+        """Takes the rows of one step: a list of dicts, unless it takes columns."""
 
     def close(self) -> None:
         """There is nothing more to come."""

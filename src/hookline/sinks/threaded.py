@@ -13,7 +13,7 @@ from hookline.rows import Row
 class Threaded:
     """A sink whose `_send(rows)` runs in a thread; what it raises is told by the next `write`, or at the end."""
 
-    _background: Background | None = None
+    _background: Background[list[Row]] | None = None
 
     def open(self, meta: dict[str, Any] | None = None) -> None:
         """Makes ready what rows are sent to, and calls `_begin`."""
@@ -30,8 +30,11 @@ class Threaded:
         """All is sent, or has failed."""
 
     def _begin(self, *, seconds: float, rows: int) -> None:
-        self._background = Background(self._send, seconds=seconds, rows=rows)
+        self._background = Background(self._send_all, seconds=seconds, rows=rows)
         until_exit(self)
+
+    def _send_all(self, steps: list[list[Row]]) -> None:
+        self._send([row for rows in steps for row in rows])
 
     def write(self, rows: list[Row]) -> None:
         """Hands the rows to the thread; RunError once that has failed."""

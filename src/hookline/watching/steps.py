@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from hookline.alone import Alone
 from hookline.backends.protocol import Figures
-from hookline.lines import Reduced, Stats, collect, collect_channels, reduce, reduce_channels
+from hookline.lines import Reduced, Stats, collect, reduce, reduce_channels
+from hookline.lines.columns import columns_of, histograms_of
 from hookline.lines.kernel import active
-from hookline.lines.reduce import words_of
+from hookline.lines.reduce import collect_channel_words, words_of
 from hookline.lines.registry import BASIC, find, on_tensors, values
+from hookline.lines.sheet import Sheet, Words
 from hookline.reporting import report
-from hookline.rows import OF_CALLS, STATISTICS, Row
+from hookline.rows import COUNTS, FLOATS, HEADER, OF_CALLS, RATIO, STATISTICS, Row, Rows, Series
+
+Lines = NDArray[np.int64]
+"""Numbers of lines of a sheet."""
 
 _alone = Alone()
 """A step may end in one thread while another one adds to it."""
@@ -41,6 +49,12 @@ class Key(NamedTuple):
     call: int | Visit
     mode: str
 
+    @property
+    def series(self) -> Series:
+        """What the row is of, once the number of its call is final."""
+        call = self.call.number if isinstance(self.call, Visit) else self.call
+        return self.site, self.kind, call, self.mode
+
 
 class Wanted(NamedTuple):
     """What is computed of each tensor, besides the statistics that every row has."""
@@ -50,6 +64,24 @@ class Wanted(NamedTuple):
     channels: int | None = None
 
 
+class Step(NamedTuple):
+    """What is known of the step under way: which lines of the sheet each row has, and what it has besides."""
+
+    sheet: Sheet
+    lines: dict[Key, list[int]]
+    channels: dict[Key, list[Reduced]]
+    numbers: dict[tuple[Key, str], Any]
+
+
+class Ended(NamedTuple):
+    """The same of a step that is over: calls have their numbers."""
+
+    sheet: Sheet
+    lines: dict[Series, list[int]]
+    channels: dict[Series, list[Reduced]]
+    numbers: dict[tuple[Series, str], Any]
+
+
 class Gathered:
     """The reductions of the step under way. Parts with one key, of micro-batches or of several
     tensors of one output, are merged to what one pass over all of them would give."""
@@ -57,7 +89,7 @@ class Gathered:
     def __init__(self, wanted: Wanted, version: Callable[[Any], int]) -> None:
         self._wanted = wanted
         self._writes = version
-        self._latest: tuple[weakref.ref[Any], int, Reduced] | None = None
+        self._latest: tuple[weakref.ref[Any], int, Sheet, int] | None = None
         found = on_tensors(wanted.stats)
         self._broken: set[str] = set()
         self._functions = {name: find(name).fn for name in wanted.stats if name not in BASIC}
@@ -65,69 +97,71 @@ class Gathered:
         functions = tuple(one.fn for one in found)
         on_host = None if active() is None else words_of
         self.statistics = Figures(wanted.histogram, functions, wanted.channels, on_host)
-        self._reduced: dict[Key, list[Reduced]] = {}
-        self._channels: dict[Key, list[Reduced]] = {}
-        self._numbers: dict[tuple[Key, str], Any] = {}
+        self._step = self._new_step(0)
+        self._known: dict[Series, Series] = {}
+        self._series: list[Series] = []
         self.additions = 0
         """How many tensors were reduced so far, in all steps."""
 
     def __bool__(self) -> bool:
-        return bool(self._reduced)
+        return bool(self._step.lines)
 
     def add(self, key: Key, tensor: Any) -> None:
         """Reduces a tensor; nothing of it is kept but a few numbers, on its own device."""
-        histogram, _, dim = self._wanted
-        latest = self._latest
-        if latest is not None and latest[0]() is tensor and latest[1] == self._writes(tensor):
-            reduced = latest[2]  # a container hands on the very tensor that its last part returned
-        else:
-            reduced = self._reduced_one(tensor, histogram)
-            # Weak: a tensor that lives on makes the allocator fetch fresh memory for the next one.
-            # (The arrays of MXNet can't be referred to weakly.)
-            with suppress(TypeError):
-                self._latest = weakref.ref(tensor), self._writes(tensor), reduced
+        dim = self._wanted.channels
         channels = None
         if dim is not None and key.kind in OF_CALLS and tensor.ndim > dim:
             channels = reduce_channels(tensor, dim)
-        self._take(key, reduced, channels)
+        while not self._take(key, *self._line_of(tensor), channels):
+            pass  # the step ended meanwhile, in another thread: the tensor is one of the next
 
-    def _reduced_one(self, tensor: Any, histogram: bool) -> Reduced:
-        """A tensor's reduction; of a user's statistics those that work on it."""
+    def _line_of(self, tensor: Any) -> tuple[Sheet, int]:
+        """Where the statistics of a tensor are."""
+        latest, sheet = self._latest, self._step.sheet
+        if (
+            latest is not None
+            and latest[0]() is tensor
+            and latest[1] == self._writes(tensor)
+            and latest[2] is sheet
+        ):
+            return sheet, latest[3]  # a container hands on the very tensor that its last part returned
+        line = self._reduced(sheet, tensor)
+        # Weak: a tensor that lives on makes the allocator fetch fresh memory for the next one.
+        # (The arrays of MXNet can't be referred to weakly.)
+        with suppress(TypeError):
+            self._latest = weakref.ref(tensor), self._writes(tensor), sheet, line
+        return sheet, line
+
+    def _reduced(self, sheet: Sheet, tensor: Any) -> int:
+        """The line of a tensor's reduction; of a user's statistics those that work on it."""
         try:
-            return reduce(tensor, histogram, self._on_tensors)
+            return sheet.reduce(tensor, self._on_tensors)
         except Exception:
             if not self._on_tensors:
                 raise
-        reduced = reduce(tensor, histogram)  # it is not the tensor
+        line = sheet.reduce(tensor)  # it is not the tensor
         for name in self._on_tensors:
             try:
-                collect([reduce(tensor, histogram, [name])])
+                collect([reduce(tensor, self._wanted.histogram, [name])])
             except Exception as error:
                 self._leave_out(name, error)
-        return reduce(tensor, histogram, self._on_tensors) if self._on_tensors else reduced
+        return sheet.reduce(tensor, self._on_tensors) if self._on_tensors else line
 
     def _leave_out(self, name: str, error: Exception) -> None:
         self._broken.add(name)
         self._on_tensors = tuple(other for other in self._on_tensors if other != name)
         report(f"watch: the statistic {name!r}", self._functions.get(name), error, "it is NaN from now on")
 
-    def _more(self, stats: Stats) -> dict[str, Any]:
-        """The statistics that were asked for besides; NaN for one that raises, which is told once."""
-        found: dict[str, Any] = {}
-        for name in self._wanted.stats:
-            try:
-                if name not in self._broken:
-                    found |= values(stats, [name])
-            except Exception as error:  # training goes on, whatever it is
-                self._leave_out(name, error)
-        return {name: found.get(name, float("nan")) for name in self._wanted.stats}
-
     @_alone
-    def _take(self, key: Key, reduced: Reduced, channels: Reduced | None) -> None:
+    def _take(self, key: Key, sheet: Sheet, line: int, channels: Reduced | None) -> bool:
+        step = self._step
+        if step.sheet is not sheet:
+            return False
         self.additions += 1
-        self._reduced.setdefault(key, []).append(reduced)
+        step.lines.setdefault(key, []).append(line)
         if channels is not None:
-            self._channels.setdefault(key, []).append(channels)
+            step.channels.setdefault(key, []).append(channels)
+        return True
 
     def forget_latest(self) -> None:
         """What comes next is reduced, also if it is the tensor that came last."""
@@ -135,78 +169,115 @@ class Gathered:
 
     def add_number(self, key: Key, name: str, number: Any) -> None:
         """One more column of a row; a number or a scalar tensor, read when the step ends."""
-        self._numbers[key, name] = number
+        self._step.numbers[key, name] = number
 
-    def rows(self, step: int, rank: int) -> list[Row]:
+    def rows(self, step: int, rank: int) -> Rows:
         """The rows of the step, after one transfer for all of them; nothing is gathered any more."""
         self._latest = None
-        return self._rows(*self._handed_over(), step, rank)
+        return self._rows(self._handed_over(), step, rank)
 
-    def rows_so_far(self, step: int, rank: int) -> list[Row]:
+    def rows_so_far(self, step: int, rank: int) -> Rows:
         """The rows that the step would have if it ended now."""
-        return self._rows(*self._so_far(), step, rank)
+        return self._rows(self._so_far(), step, rank)
 
-    def _rows(
-        self,
-        reduced: dict[Key, list[Reduced]],
-        channels: dict[Key, list[Reduced]],
-        numbers: dict[tuple[Key, str], Any],
-        step: int,
-        rank: int,
-    ) -> list[Row]:
-        stats = iter(collect([part for parts in reduced.values() for part in parts]))
-        rows: dict[Key, Row] = {}
-        for key, parts in reduced.items():
-            merged = Stats.merged(next(stats) for _ in parts)
-            rows[key] = {
-                "site": key.site,
-                "kind": key.kind,
-                "step": step,
-                "call": key.call,
-                "rank": rank,
-                "mode": key.mode,
-                **merged.row(),
-                **self._more(merged),
-            }
-        for (key, name), number in numbers.items():
-            if key in rows:
-                rows[key][name] = float(number)
-        self._add_channels(rows, channels)
-        _add_ratios(rows)
-        return list(rows.values())
+    def _new_step(self, lines: int) -> Step:
+        return Step(Sheet(self._wanted.histogram, lines), {}, {}, {})
 
     @_alone
-    def _so_far(self) -> tuple[dict[Key, list[Reduced]], dict[Key, list[Reduced]], dict[Any, Any]]:
-        return _numbered(self._reduced), _numbered(self._channels), dict(self._numbers)
+    def _so_far(self) -> Ended:
+        return _ended(self._step)
 
     @_alone
-    def _handed_over(self) -> tuple[dict[Key, list[Reduced]], dict[Key, list[Reduced]], dict[Any, Any]]:
-        reduced, self._reduced = _numbered(self._reduced), {}
-        channels, self._channels = _numbered(self._channels), {}
-        numbers, self._numbers = self._numbers, {}
-        return reduced, channels, numbers
+    def _handed_over(self) -> Ended:
+        ended, self._step = self._step, self._new_step(len(self._step.sheet))
+        return _ended(ended)
 
-    def _add_channels(self, rows: dict[Key, Row], reduced: dict[Key, list[Reduced]]) -> None:
-        """`channels` of a row: {statistic: [one number per channel]}."""
-        arrived = iter(collect_channels([part for parts in reduced.values() for part in parts]))
-        for key, parts in reduced.items():
-            each = [Stats.merged(same) for same in zip(*(next(arrived) for _ in parts), strict=False)]
-            table = [channel.row() for channel in each]
-            rows[key]["channels"] = {name: [row[name] for row in table] for name in STATISTICS}
+    def _rows(self, ended: Ended, step: int, rank: int) -> Rows:
+        words, extras = ended.sheet.read()
+        merged = {
+            row: Stats.merged(Stats.from_words(words[line], extras.get(line)) for line in lines)
+            for row, lines in enumerate(ended.lines.values())
+            if len(lines) > 1 or self._wanted.stats
+        }
+        words, lines = _one_line_each(words, list(ended.lines.values()), merged)
+        more = [self._more(merged[row]) for row in range(len(lines))] if self._wanted.stats else [{}] * len(lines)
+        rows = Rows(
+            self._named(ended.lines),
+            np.full(len(lines), step, np.int64),
+            *columns_of(words[lines, :HEADER]),
+            histograms_of(words).at(lines),
+            more,
+            rank,
+        )
+        _add_besides(rows, more, ended)
+        return rows
+
+    def _named(self, series: Iterable[Series]) -> list[Series]:
+        """The series of a step's rows; the very list of the step before where they are the same."""
+        found = [self._known.setdefault(one, one) for one in series]
+        if found != self._series:
+            self._series = found
+        return self._series
+
+    def _more(self, stats: Stats) -> Row:
+        """The statistics that were asked for besides; NaN for one that raises, which is told once."""
+        found: Row = {}
+        for name in self._functions:
+            try:
+                if name not in self._broken:
+                    found |= values(stats, [name])
+            except Exception as error:  # training goes on, whatever it is
+                self._leave_out(name, error)
+        return {name: found.get(name, float("nan")) for name in self._functions}
 
 
-def _numbered(gathered: dict[Key, list[Reduced]]) -> dict[Key, list[Reduced]]:
-    """What was gathered, by numbers of calls: parts with one number go together."""
-    found: dict[Key, list[Reduced]] = {}
-    for key, parts in gathered.items():
-        number = key.call.number if isinstance(key.call, Visit) else key.call
-        found.setdefault(key._replace(call=number), []).extend(parts)
+def _ended(step: Step) -> Ended:
+    """What a step has, by the numbers of calls, which are final now: parts with one number go together."""
+    lines: dict[Series, list[int]] = {}
+    channels: dict[Series, list[Reduced]] = {}
+    for key, some in step.lines.items():
+        lines.setdefault(key.series, []).extend(some)
+    for key, parts in step.channels.items():
+        channels.setdefault(key.series, []).extend(parts)
+    numbers = {(key.series, name): number for (key, name), number in step.numbers.items()}
+    return Ended(step.sheet, lines, channels, numbers)
+
+
+def _one_line_each(words: Words, lines: list[list[int]], merged: Mapping[int, Stats]) -> tuple[Words, Lines]:
+    """The line of each row, in words that have one more for each row of several parts."""
+    found = np.asarray([some[0] for some in lines], np.int64)
+    several = [row for row, some in enumerate(lines) if len(some) > 1]
+    if several:
+        found[several] = np.arange(len(words), len(words) + len(several))
+        words = np.concatenate([words, np.stack([merged[row].words() for row in several])])
+    return words, found
+
+
+def _add_besides(rows: Rows, more: list[Row], ended: Ended) -> None:
+    """Adds to `more`, what each row has besides: numbers, statistics of channels, and ratios of updates."""
+    where = {series: row for row, series in enumerate(rows.series)}
+    for (series, name), number in ended.numbers.items():
+        if (row := where.get(series)) is not None:
+            more[row] = {**more[row], name: float(number)}
+    for series, channels in _channels(ended.channels).items():
+        more[where[series]] = {**more[where[series]], "channels": channels}
+    l2 = rows.column("l2").tolist()
+    for row, (site, kind, call, mode) in enumerate(rows.series):
+        if kind == "update" and (weight := where.get((site, "param", call, mode))) is not None:
+            ratio = l2[row] / l2[weight] if l2[weight] else float("nan")
+            more[row] = {**more[row], RATIO: ratio}
+
+
+def _channels(reduced: dict[Series, list[Reduced]]) -> dict[Series, Row]:
+    """{statistic: [one number per channel]} of each row."""
+    arrived = iter(collect_channel_words([part for parts in reduced.values() for part in parts]))
+    found: dict[Series, Row] = {}
+    for series, parts in reduced.items():
+        words, *others = (next(arrived) for _ in parts)
+        if others:
+            same = [Stats.merged(map(Stats.from_words, lines)) for lines in zip(words, *others, strict=False)]
+            words = np.stack([stats.words() for stats in same])
+        integers, floats = columns_of(words)
+        columns = dict(zip((*COUNTS, *FLOATS), [*integers.tolist(), *floats.tolist()], strict=True))
+        found[series] = {name: columns[name] for name in STATISTICS}
     return found
-
-
-def _add_ratios(rows: dict[Key, Row]) -> None:
-    """`ratio` of an update: its norm relative to that of the weight."""
-    for key, row in rows.items():
-        weight = rows.get(key._replace(kind="param"))
-        if key.kind == "update" and weight is not None:
-            row["ratio"] = row["l2"] / weight["l2"] if weight["l2"] else float("nan")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -11,31 +10,27 @@ from typing import Any
 
 from hookline.errors import InvalidArgument
 from hookline.globs import matcher
-from hookline.rows import SERIES, Row
-from hookline.runfiles.frames import Block, pack, unpack
+from hookline.rows import Row, Rows
 from hookline.sinks import RunStore, Sink
-
-NAMES = (*SERIES, "rank")
+from hookline.watching.history import History
 
 
 class Table:
-    """Rows by step; it keeps the last `keep` steps that have any, as compressed columns.
-
-    A row as a dict takes a kilobyte, and ten with its histogram; in a block it takes a hundred bytes.
+    """Rows by step; it keeps the last `keep` steps that have any.
 
     >>> table = Table(keep=2, sinks=[])
     >>> for step in range(3):
-    ...     table.add([{"site": "fc", "kind": "output", "step": step, "call": 0, "mode": "train", "rank": 0}])
+    ...     row = {"site": "fc", "kind": "output", "step": step, "call": 0, "mode": "train", "rank": 0}
+    ...     table.add(Rows.of([row]))
     >>> [row["step"] for row in table.rows()]
     [1, 2]
     """
 
     def __init__(self, keep: int, sinks: Iterable[Sink]) -> None:
-        self._steps: deque[Block] = deque(maxlen=keep)
-        self._numbers: dict[tuple[Any, ...], int] = {}
+        self.history = History(keep)
         self._sinks = list(sinks)
         self._opened: list[Sink] = []
-        self._offered: Block | None = None
+        self._offered: Rows | None = None
 
     @property
     def revises(self) -> bool:
@@ -67,29 +62,25 @@ class Table:
             self._opened = []
             raise
 
-    def offer(self, rows: list[Row]) -> None:
+    def offer(self, rows: Rows) -> None:
         """Takes what is known of a step that may not be over, for the sinks that will take it again."""
-        self._offered = self._packed(rows)
+        self._offered = rows
         self._hand([sink for sink in self._sinks if getattr(sink, "revises", False)], rows, at_once=True)
 
-    def add(self, rows: list[Row]) -> None:
+    def add(self, rows: Rows) -> None:
         """Takes the rows of a finished step; a sink that fails is reported once and left out."""
-        if not rows:
+        if not len(rows):
             return
-        block, offered = self._packed(rows), self._offered
-        self._steps.append(block)
-        self._offered = None
+        self.history.add(rows)
+        offered, self._offered = self._offered, None
         # What was offered and is the same still need not be written twice.
-        self._hand([sink for sink in self._sinks if block != offered or not getattr(sink, "revises", False)], rows)
+        is_known = rows.is_same(offered)
+        self._hand([sink for sink in self._sinks if not (is_known and getattr(sink, "revises", False))], rows)
 
-    def _packed(self, rows: list[Row]) -> Block:
-        keys = [tuple(row[name] for name in NAMES) for row in rows]
-        return pack(rows, [self._numbers.setdefault(key, len(self._numbers)) for key in keys])
-
-    def _hand(self, sinks: list[Sink], rows: list[Row], **how: bool) -> None:
+    def _hand(self, sinks: list[Sink], rows: Rows, **how: bool) -> None:
         for sink in sinks:
             try:
-                sink.write(rows, **how)
+                sink.write(rows if getattr(sink, "takes_columns", False) else list(rows), **how)
             except Exception as error:  # training goes on, and so do the other sinks
                 self._sinks.remove(sink)
                 self._opened.remove(sink)
@@ -108,18 +99,15 @@ class Table:
     def rows(self, site: str | None = None, kind: str | None = None, step: int | None = None) -> list[Row]:
         """The rows in memory, those of a site (a name or glob), a kind or a step only."""
         matches = None if site is None else matcher(site)
-        named = [dict(zip(NAMES, key, strict=True)) for key in self._numbers]
-        wanted = {
-            number
-            for number, names in enumerate(named)
-            if (matches is None or matches(names["site"])) and (kind is None or names["kind"] == kind)
-        }
-        return [
-            {**named[number], **row}
-            for block in self._steps
-            for number, row in unpack(block)
-            if number in wanted and (step is None or row["step"] == step)
-        ]
+        found: list[Row] = []
+        for rows in self.history:
+            places = [
+                place
+                for place, (one, other, _, _) in enumerate(rows.series)
+                if (matches is None or matches(one)) and (kind is None or other == kind)
+            ]
+            found += (row for row in rows.at(places) if step is None or row["step"] == step)
+        return found
 
     def close(self) -> None:
         """Tells the sinks that nothing more comes; a second time those that the first did not come to."""

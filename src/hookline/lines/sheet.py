@@ -1,0 +1,75 @@
+"""Sheet: the statistics of all tensors of a step in one array, a line of words for each.
+
+The kernel writes straight into it, so that no object is made for each tensor. What is reduced elsewhere (on a
+device, or without the kernel) is fetched when the step ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import count
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hookline import bins
+from hookline.lines.reduce import Reduced, fetched, reduce
+from hookline.lines.stats import Extra
+from hookline.rows import HEADER
+
+Words = NDArray[np.int64]
+
+
+class Sheet:
+    """The reductions of one step. There are so many `lines`; those that are more have memory of their own.
+
+    Threads may reduce at the same time: each gets a line of its own.
+
+    >>> import torch
+    >>> from hookline.lines import Stats
+    >>> sheet = Sheet(histogram=False, lines=1)
+    >>> first, second = sheet.reduce(torch.ones(3)), sheet.reduce(torch.zeros(5))
+    >>> words, _ = sheet.read()
+    >>> [Stats.from_words(words[line]).count for line in (first, second)]
+    [3, 5]
+    """
+
+    def __init__(self, histogram: bool, lines: int) -> None:
+        self._histogram = histogram
+        self._width = HEADER + bins.COUNT * histogram
+        self._words: Words = np.zeros((lines, self._width), np.int64)
+        self._address, self._lines = self._words.ctypes.data, lines
+        self._next = count()
+        self._elsewhere: dict[int, Reduced] = {}
+        self._last = -1
+
+    def reduce(self, tensor: Any, extra: Iterable[str] = ()) -> int:
+        """The number of the line that has the tensor's statistics from now on."""
+        line = next(self._next)
+        into = self._address + 8 * self._width * line if line < self._lines else None
+        reduced = reduce(tensor, self._histogram, extra, into)
+        if reduced.words is not None or reduced.scalars is not None:
+            self._elsewhere[line] = reduced
+        self._last = max(self._last, line)
+        return line
+
+    def __len__(self) -> int:
+        """How many lines are in use."""
+        return self._last + 1
+
+    def read(self) -> tuple[Words, Mapping[int, Mapping[str, Extra]]]:
+        """All lines, after one transfer for each device; and what users' statistics found, by line."""
+        number = len(self)
+        words = self._words[:number]
+        if number > self._lines:
+            words = np.zeros((number, self._width), np.int64)
+            words[: self._lines] = self._words
+        extras: dict[int, Mapping[str, Extra]] = {}
+        some = {line: reduced for line, reduced in list(self._elsewhere.items()) if line < number}
+        for line, (found, extra) in zip(some, fetched(list(some.values())), strict=True):
+            if found is not None:
+                words[line] = np.frombuffer(found, np.int64)
+            if extra:
+                extras[line] = extra
+        return words, extras
