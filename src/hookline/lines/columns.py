@@ -75,7 +75,7 @@ def histograms_of(words: NDArray[np.int64]) -> Histograms:
     lines, width = words.shape
     if width == HEADER:
         return Histograms.none(lines)
-    at = np.flatnonzero(words)
+    at = np.flatnonzero(words != 0)  # twice as fast as without the comparison
     line, word = np.divmod(at, width)
     counted = word >= HEADER
     lengths = np.bincount(line[counted], minlength=lines)
