@@ -12,14 +12,14 @@ from torch import nn
 
 import hookline
 from hookline.testing import untouched
+from tests.support.models import nested
 
 X = torch.tensor([[-1.0, 2.0]])
 
 
 @pytest.fixture
 def net():
-    torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(2, 2), nn.ReLU(), nn.Sequential(nn.Linear(2, 2)))
+    return nested()
 
 
 def in_thread(work):

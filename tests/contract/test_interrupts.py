@@ -23,15 +23,11 @@ from hookline.backends.undoing import Undoing, again, itself
 from hookline.testing import untouched
 from hookline.testing.interrupting import Action
 from tests.support.interrupts import ends_the_process, state
+from tests.support.models import nested
 from tests.support.paths import ROOT
 
 X = torch.ones(1, 2)
 ALL = os.environ.get("HOOKLINE_INTERRUPTS") == "all"
-
-
-def net():
-    torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(2, 2), nn.ReLU(), nn.Sequential(nn.Linear(2, 2)))
 
 
 def nothing(*told):
@@ -132,12 +128,12 @@ def chosen(name, lines):
 @pytest.mark.parametrize("name", BLOCKS)
 def test_an_interrupt_at_any_line_leaves_nothing_behind(name):
     action = Action(*BLOCKS[name], ends_the_process)
-    action(net())  # what is loaded or compiled at first use is not to be interrupted
+    action(nested())  # what is loaded or compiled at first use is not to be interrupted
     before = state()
-    lines = action.lines(net())
+    lines = action.lines(nested())
     assert len(lines) > 50
     for number in chosen(name, lines):
-        model = net()
+        model = nested()
         with untouched(model, rng=False):
             action.cut(model, number)
         assert hookline.installed(model) == [] and type(model) is nn.Sequential, lines[number]
@@ -155,7 +151,7 @@ def settled(before):
 
 
 def again_works(place):
-    model = net()
+    model = nested()
     with hookline.record(model, inputs=True) as rec, hookline.edit(model, {"1": lambda out: out + 1}):
         out = model(X)
     assert torch.equal(rec[""].output, out) and rec.names == ["0", "1", "2.0", "2", ""], place
@@ -171,11 +167,11 @@ def test_an_interrupt_while_a_run_is_written_leaves_nothing_on_the_model(tmp_pat
             return make(model, to=tmp_path / os.urandom(4).hex())
 
         action = Action(block, steps, ends_the_process)
-        action(net())
+        action(nested())
         before = state()
-        lines = action.lines(net())
+        lines = action.lines(nested())
         for number in chosen(make.__name__, lines):
-            model = net()
+            model = nested()
             with untouched(model, rng=False):
                 action.cut(model, number)
             assert hookline.installed(model) == []
@@ -188,7 +184,8 @@ import os, sys, warnings
 import hookline
 sys.path.insert(0, {root!r})
 from tests.support.interrupts import ends_the_process
-from tests.contract.test_interrupts import net, steps
+from tests.contract.test_interrupts import steps
+from tests.support.models import nested
 from hookline.testing.interrupting import Action
 
 warnings.simplefilter("ignore")
@@ -196,12 +193,12 @@ sys.unraisablehook = lambda told: None  # Python drops what is raised in a final
 for make in (hookline.record, hookline.watch):
     new = lambda: os.path.join({folder!r}, os.urandom(4).hex())
     action = Action(lambda model: make(model, to=new()), steps, ends_the_process)
-    action(net())
-    lines = action.lines(net())
+    action(nested())
+    lines = action.lines(nested())
     places = {{place: number for number, place in enumerate(lines) if place[1].startswith("/runfiles")}}
     for place, number in places.items():
         print(place, flush=True)
-        action.cut(net(), number)
+        action.cut(nested(), number)
     print(len(places), flush=True)
 """
 
@@ -260,7 +257,8 @@ import torch, hookline
 from hookline.testing import untouched
 sys.path.insert(0, {root!r})
 from tests.support.interrupts import state
-from tests.contract.test_interrupts import BLOCKS, net
+from tests.contract.test_interrupts import BLOCKS
+from tests.support.models import nested
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have it ignored in the background
 random.seed({seed})
@@ -268,15 +266,15 @@ torch.set_num_threads(1)
 names = {names!r}
 for name in names:
     for block, use in [BLOCKS[name]] * 2:
-        with block(model := net()): use(model)
+        with block(model := nested()): use(model)
 before = state()
 done = threading.Event()
 interrupted = 0
 for number in range({count}):
     block, use = BLOCKS[names[number % len(names)]]
-    model = net()
+    model = nested()
     start = time.perf_counter()
-    with block(net()): pass
+    with block(nested()): pass
     attaching = time.perf_counter() - start
 
     def later():

@@ -9,13 +9,9 @@ from torch import nn
 import hookline
 from hookline.lines.registry import forget, statistic
 from hookline.testing import untouched
+from tests.support.models import nested
 
 X = torch.ones(3, 2)
-
-
-def net():
-    torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(2, 2), nn.ReLU(), nn.Sequential(nn.Linear(2, 2)))
 
 
 def trained(model, steps=4):
@@ -48,7 +44,7 @@ STATISTICS = {
 @pytest.mark.parametrize("ops", [False, True])
 @pytest.mark.parametrize("kind", STATISTICS)
 def test_a_statistic(kind, ops):
-    model, right = net(), trained(net())
+    model, right = nested(), trained(nested())
     statistic("of mine")(STATISTICS[kind])
     statistic("of mine too", merge="max")(lambda x, xp: x.max())
     try:
@@ -82,7 +78,7 @@ class Late:
 
 @pytest.mark.parametrize("result", [raises, lambda: torch.ones(2)])
 def test_a_schedule(result):
-    model, right = net(), trained(net())
+    model, right = nested(), trained(nested())
     with (
         pytest.warns(UserWarning, match=r"watch\(every=...\) \(Late\) raised") as told,
         hookline.watch(model, every=Late(result)) as w,
@@ -95,7 +91,7 @@ def test_a_schedule(result):
 
 @pytest.mark.parametrize("options", [{}, {"inputs": True, "grads": True}, {"ops": True}, {"limit": "1MB"}])
 def test_reduce(options):
-    model, right = net(), trained(net())
+    model, right = nested(), trained(nested())
     with (
         pytest.warns(UserWarning, match=r"record, at '.*': reduce \(raises\) raised ZeroDivisionError") as told,
         hookline.record(model, reduce=raises, **options) as rec,
@@ -127,7 +123,7 @@ class BadSink:
 
 @pytest.mark.parametrize("method", ["write", "close"])
 def test_a_sink(method):
-    model, right, bad, good = net(), trained(net()), BadSink(method), BadSink("")
+    model, right, bad, good = nested(), trained(nested()), BadSink(method), BadSink("")
     with (
         pytest.warns(UserWarning, match="BadSink failed .*of the user's") as told,
         hookline.watch(model, to=[bad, good]) as w,
@@ -143,7 +139,7 @@ def test_the_line_with_the_step(monkeypatch):
     monkeypatch.setattr(progress, "SECONDS", 0)
     monkeypatch.setattr(progress, "draws_lines", lambda: True)
     monkeypatch.setattr(progress.Line, "draw", raises)
-    model, right = net(), trained(net())
+    model, right = nested(), trained(nested())
     with (
         pytest.warns(UserWarning, match=r"watch\(progress=...\) \(raises\) raised") as told,
         hookline.watch(model, progress=True),
@@ -156,7 +152,7 @@ def test_a_scaler():
     class Scaler:
         get_scale = raises
 
-    model, right = net(), trained(net())
+    model, right = nested(), trained(nested())
     with warnings.catch_warnings(record=True) as told, hookline.watch(model, "0", scaler=Scaler(), params=False):
         warnings.simplefilter("always")
         assert all(map(torch.equal, trained(model), right))
@@ -164,7 +160,7 @@ def test_a_scaler():
 
 
 def test_parameters_by_a_function():
-    model, right = net(), trained(net())
+    model, right = nested(), trained(nested())
     with pytest.warns(UserWarning, match="of the user's") as told, hookline.watch(model, params=raises) as w:
         assert all(map(torch.equal, trained(model), right))
     assert len(told) == 1 and {row["step"] for row in w.rows()} == {0, 1, 2, 3}
@@ -190,7 +186,7 @@ RAISING = {
 
 @pytest.mark.parametrize("name", RAISING)
 def test_a_hook_that_raises_is_an_error_with_the_site(name):
-    model = net()
+    model = nested()
     with untouched(model, rng=False):
         with (
             pytest.raises(hookline.HookError, match=r"'2\.0.*of the user's"),
@@ -201,7 +197,7 @@ def test_a_hook_that_raises_is_an_error_with_the_site(name):
             trained(model, 1)
         model.zero_grad()
     assert hookline.installed(model) == [] and not torch._C._len_torch_dispatch_stack()
-    assert all(map(torch.equal, trained(model), trained(net())))
+    assert all(map(torch.equal, trained(model), trained(nested())))
 
 
 # Hooks that do what nobody expects
@@ -262,7 +258,7 @@ WHERE = {
 @pytest.mark.parametrize("what", MISCHIEF)
 @pytest.mark.parametrize("name", BLOCKS)
 def test_a_hook_that_does_what_nobody_expects_fails_nothing_and_leaves_nothing(name, what, where):
-    model = net()
+    model = nested()
     parts = list(model.modules())
     block = BLOCKS[name](model)
     handles = []

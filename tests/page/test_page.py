@@ -31,9 +31,10 @@ from hookline.runs import folder as folder_module
 from hookline.runs.columns import Held
 from hookline.runs.folder import RunFolder
 from hookline.runs.growing import OpenRun, Series
-from tests.support.pages import NAN, Client, layers, row, store
+from tests.support.pages import NAN, Client, layers, store
 from tests.support.paths import DATA, ROOT
 from tests.support.processes import listens_to_ctrl_c
+from tests.support.rows import row
 
 
 def decoded(text):
@@ -287,7 +288,7 @@ def _opens(folder):
 
 def test_a_run_nobody_writes_to_any_more_is_not_called_running(tmp_path):
     code = (
-        "import sys, time; sys.path.insert(0, sys.argv[2]); import hookline; from tests.support.pages import row\n"
+        "import sys, time; sys.path.insert(0, sys.argv[2]); import hookline; from tests.support.rows import row\n"
         "kept = hookline.RunStore(sys.argv[1]); kept.write([row()]); time.sleep(60)"
     )
     arguments = [str(tmp_path / "a"), str(ROOT)]

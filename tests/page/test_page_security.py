@@ -6,7 +6,8 @@ import pytest
 
 import hookline
 from hookline.page import queries
-from tests.support.pages import NASTY, Client, layers, row, store
+from tests.support.pages import NASTY, Client, layers, store
+from tests.support.rows import row
 
 
 @pytest.fixture

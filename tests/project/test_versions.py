@@ -16,6 +16,7 @@ import hookline
 from hookline.backends import _check_version
 from hookline.backends.torch import compat
 from hookline.cli import doctor
+from tests.support.models import OwnSequential
 from tests.support.paths import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -66,13 +67,6 @@ def a_part(net):
     return net
 
 
-class Net(nn.Sequential):
-    """Not torch's own class, whose forward torch.compile runs as written."""
-
-    def forward(self, x):
-        return super().forward(x)
-
-
 ATTACHED = {
     "record": lambda net: hookline.record(net, grads=True),
     "watch": hookline.watch,
@@ -88,7 +82,7 @@ ATTACHED = {
 @pytest.mark.parametrize("compiled", [wrapped, in_place, a_part])
 @pytest.mark.parametrize("attached", ATTACHED)
 def test_hooks_in_compiled_code_say_which_torch_they_need(attached, compiled, old):
-    net, x = Net(nn.Linear(2, 2), nn.Tanh()), torch.ones(1, 2)
+    net, x = OwnSequential(nn.Linear(2, 2), nn.Tanh()), torch.ones(1, 2)
     model = compiled(net)
     right = model(x)
     said = r"needs torch 99\.1 or newer, and this is " + re.escape(torch.__version__)

@@ -16,6 +16,7 @@ import hookline
 from hookline import RecordingTooLarge, RunError, load_recording, record
 from hookline.recording.budget import Budget
 from hookline.testing import untouched
+from tests.support.models import Calls
 
 Point = namedtuple("Point", "x y")
 
@@ -31,17 +32,6 @@ class Result:
 class Frozen:
     inner: Result
     count: int
-
-
-class Returns(nn.Module):
-    """Returns what it was given, built from its input."""
-
-    def __init__(self, build):
-        super().__init__()
-        self.build = build
-
-    def forward(self, *args, **kwargs):
-        return self.build(*args, **kwargs)
 
 
 def same(found, wanted):
@@ -129,7 +119,7 @@ DTYPES = [
 
 @pytest.mark.parametrize("build", STRUCTURES.values(), ids=STRUCTURES)
 def test_structures_come_back(build, tmp_path):
-    model = Returns(build)
+    model = Calls(build)
     with record(model) as rec:
         wanted = model()
     assert same(rec[""].output, wanted)
@@ -139,7 +129,7 @@ def test_structures_come_back(build, tmp_path):
 @pytest.mark.parametrize("name", DTYPES)
 def test_dtypes_come_back(name, tmp_path):
     dtype = getattr(torch, name)
-    model = Returns(lambda: (torch.tensor([0.0, 1.0, 2.0]).to(dtype), torch.tensor(1).to(dtype)))
+    model = Calls(lambda: (torch.tensor([0.0, 1.0, 2.0]).to(dtype), torch.tensor(1).to(dtype)))
     with record(model) as rec:
         wanted = model()
     for found, value in zip(round_trip(rec, tmp_path)[""].output, wanted, strict=True):
@@ -152,7 +142,7 @@ def test_objects_come_back_as_their_text(tmp_path):
         def __repr__(self):
             return "<odd>"
 
-    model = Returns(lambda: (x, Odd()))
+    model = Calls(lambda: (x, Odd()))
     with record(model) as rec:
         model()
     tensor, odd = round_trip(rec, tmp_path)[""].output
@@ -183,7 +173,7 @@ TREES = st.recursive(
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(TREES)
 def test_any_structure_comes_back(tmp_path, tree):
-    model = Returns(lambda: tree)
+    model = Calls(lambda: tree)
     with record(model) as rec:
         model()
     path = rec.save(tmp_path / "acts.safetensors")
@@ -202,7 +192,7 @@ class Net(nn.Module):
         self.act = nn.ReLU()
         self.same_act = self.act
         self.silent = nn.Linear(1, 1)
-        self.scale = Returns(lambda x, *, by: {"scaled": x * by, "by": by})
+        self.scale = Calls(lambda x, *, by: {"scaled": x * by, "by": by})
         self.first.bias.requires_grad_(False)
 
     def forward(self, x):
@@ -325,7 +315,7 @@ def test_a_place_that_can_not_be_written(whole, tmp_path, where):
 
 
 def test_a_tensor_that_safetensors_can_not_hold(tmp_path):
-    model = Returns(lambda: torch.eye(3).to_sparse())
+    model = Calls(lambda: torch.eye(3).to_sparse())
     with record(model) as rec:
         model()
     with pytest.raises(RunError, match="sparse"):
@@ -632,7 +622,7 @@ def test_structures_and_dtypes_are_spilled_as_they_are(tmp_path):
             "n": None,
         }
 
-    model = Returns(build)
+    model = Calls(build)
     with record(model, limit=1, spill=tmp_path) as rec:
         model()
     assert same(rec[""].output, build())

@@ -16,10 +16,10 @@ import torch
 from torch import nn
 
 import hookline
-from hookline.lines import Stats
 from hookline.runfiles import clock, places
 from hookline.runs.growing import OpenRun
 from tests.support.paths import ROOT
+from tests.support.rows import row
 
 ONE_STEP = """
 import sys, torch, hookline
@@ -34,15 +34,10 @@ with torch.no_grad(), hookline.watch(model := torch.nn.Linear(2, 1), to=sys.argv
 """
 
 
-def row(step=0, site="fc", **more):
-    base = {"site": site, "kind": "output", "step": step, "call": 0, "rank": 0, "mode": "train"}
-    return {**base, **Stats.of([0.25, -3.0]).row(), **more}
-
-
 def stored(folder, steps, **options):
     store = hookline.RunStore(folder, **options)
     for step in steps:
-        store.write([row(step)])
+        store.write([row(step=step)])
     store.close()
     return store.path
 
@@ -189,7 +184,7 @@ def test_the_same_watch_and_the_same_store_go_on_in_their_own_run(tmp_path):
     assert hookline.open_run(tmp_path / "a").steps == [0, 1]
     store = hookline.RunStore(tmp_path / "b")
     for step in range(2):
-        store.write([row(step)])
+        store.write([row(step=step)])
         store.close()
     assert hookline.open_run(tmp_path / "b").steps == [0, 1]
 
@@ -352,7 +347,7 @@ with hookline.record(model, inputs=True, to=store):
 def test_the_page_counts_a_step_that_was_written_twice_once(tmp_path):
     store = hookline.RunStore(tmp_path)
     for values in ([1.0, 2.0], [1.0, 2.0, 4.0]):
-        store.write([{**row(0), **Stats.of(values).row()}, {**row(1), **Stats.of([8.0]).row()}], at_once=True)
+        store.write([row(step=0, values=values), row(step=1, values=[8.0])], at_once=True)
         time.sleep(0.2)
     store.close()
     run = OpenRun(tmp_path, "a")
@@ -374,7 +369,7 @@ def test_a_file_that_is_taken_away_while_it_is_written_is_told_once_and_nothing_
             if step == 20:
                 time.sleep(0.3)
                 taken_away(how, folder, file)
-            store.write([row(step)], at_once=True)
+            store.write([row(step=step)], at_once=True)
             time.sleep(0.01)
         store.close()
     told = [str(one.message) for one in caught]

@@ -11,8 +11,8 @@ import subprocess
 import sys
 import threading
 import time
+from functools import partial
 
-import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -26,6 +26,8 @@ from hookline.runfiles.frames import pack, unpack
 from hookline.runfiles.writer import Writer
 from hookline.runs import export as export_module
 from tests.support.paths import DATA
+from tests.support.rows import differing
+from tests.support.rows import row as plain_row
 
 WRITER = """
 import sys, time, numpy as np, hookline
@@ -39,20 +41,7 @@ for step in range(int(sys.argv[2])):
     time.sleep({pause})
 store.close()
 """
-
-
-def row(site="fc", step=0, kind="output", **more):
-    base = {"site": site, "kind": kind, "step": step, "call": 0, "rank": 0, "mode": "train"}
-    return {**base, **Stats.of([0.25, -3.0, math.nan]).row(), **more}
-
-
-def same(a, b):
-    assert a.keys() == b.keys()
-    for name in a:
-        if name == "hist":
-            assert (a[name] is None and b[name] is None) or np.array_equal(a[name], b[name])
-        else:
-            assert a[name] == b[name] or (a[name] != a[name] and b[name] != b[name]), name
+row = partial(plain_row, values=(0.25, -3.0, math.nan))
 
 
 def test_blocks_hold_rows_with_all_they_have():
@@ -66,7 +55,8 @@ def test_blocks_hold_rows_with_all_they_have():
     unpacked = unpack(pack(rows, numbers))
     assert [number for number, _ in unpacked] == numbers
     for (_, got), expected in zip(unpacked, rows, strict=True):
-        same(got, {name: value for name, value in expected.items() if name not in (*SERIES, "rank")})
+        wanted = {name: value for name, value in expected.items() if name not in (*SERIES, "rank")}
+        assert differing(got, wanted) == []
 
 
 def test_a_watched_training_run_is_stored_and_read(tmp_path):
@@ -81,7 +71,7 @@ def test_a_watched_training_run_is_stored_and_read(tmp_path):
         expected = sorted(w.rows(), key=lambda r: r["step"])
         key = lambda r: (r["step"], r["site"], r["kind"])  # noqa: E731
         for got, wanted in zip(sorted(run.rows(), key=key), sorted(expected, key=key), strict=True):
-            same(got, wanted)
+            assert differing(got, wanted) == []
         assert [r["step"] for r in run.rows("1", "output", steps=(1, 3))] == [1, 2, 3]
         assert run.rows("1", "output", stat="std")[0].keys() == {
             "site",
@@ -348,5 +338,6 @@ def test_a_run_of_an_older_format_still_opens(tmp_path, number):
         outputs, updates = run.rows("fc", "output"), run.rows("fc.weight", "update")
     fixed = {"site": "fc", "kind": "output", "call": 0, "rank": 0, "mode": "train"}
     for step, got in enumerate(outputs):
-        same(got, {**fixed, "step": step, **Stats.of([0.25 * step, -3.0, math.nan]).row()})
+        wanted = {**fixed, "step": step, **Stats.of([0.25 * step, -3.0, math.nan]).row()}
+        assert differing(got, wanted) == []
     assert [(got["ratio"], got["hist"]) for got in updates] == [(0.5, None)] * 3

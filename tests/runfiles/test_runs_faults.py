@@ -16,7 +16,7 @@ from torch import nn
 
 import hookline
 from hookline.backends import resolve
-from hookline.lines import Stats
+from tests.support.rows import row
 
 WRITER = """
 import sys, time, hookline
@@ -58,15 +58,10 @@ void *mmap64(void *at, size_t size, int protection, int flags, int fd, off_t off
 """
 
 
-def row(step=0, site="fc"):
-    base = {"site": site, "kind": "output", "step": step, "call": 0, "rank": 0, "mode": "train"}
-    return {**base, **Stats.of([0.25, -3.0]).row()}
-
-
 def stored(folder, steps=3):
     store = hookline.RunStore(folder)
     for step in range(steps):
-        store.write([row(step)])
+        store.write([row(step=step)])
     store.close()
 
 

@@ -16,11 +16,7 @@ from hookline.lines import Stats
 from hookline.sinks.buckets import buckets
 from hookline.sinks.mlflow import allowed
 from hookline.sinks.tags import scalars, tag
-
-
-def row(site="fc", step=0, values=(0.5, -2.0), **more):
-    base = {"site": site, "kind": "output", "step": step, "call": 0, "rank": 0, "mode": "train"}
-    return {**base, **Stats.of(np.asarray(values)).row(), **more}
+from tests.support.rows import row
 
 
 def trained(to, steps=4):
@@ -112,7 +108,9 @@ def test_the_console_shows_the_last_step_and_marks_what_is_not_finite():
     out = io.StringIO()
     console = sinks.Console(seconds=3600, file=out)
     for step in range(3):
-        console.write([row(step=step), row("[red]x[/red]", step, (np.nan, 1.0)), row("w", step, kind="param")])
+        console.write(
+            [row(step=step), row("[red]x[/red]", step, values=(np.nan, 1.0)), row("w", step, kind="param")]
+        )
     console.close()
     shown = out.getvalue()
     assert "output, step 0" in shown and "output, step 2" in shown and "output, step 1" not in shown

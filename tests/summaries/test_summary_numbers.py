@@ -15,6 +15,7 @@ from hookline.summaries.tree import Cost
 from hookline.testing import ZOO, untouched
 from hookline.trees import leaves
 from tests.support import architectures
+from tests.support.models import Calls
 
 TOTALS = {
     "params": "total_params",
@@ -63,15 +64,6 @@ def test_real_and_fake_runs_agree(build, training, grad):
             found = summary(model, *inputs, real=real)
         assert (found.total_params, found.total_macs, found.unknown_ops) == (params, macs, {})
         assert found.trainable_params == (params if grad else 0)
-
-
-class Calls(nn.Module):
-    def __init__(self, fn):
-        super().__init__()
-        self.fn = fn
-
-    def forward(self, *args):
-        return self.fn(*args)
 
 
 E, H = 16, 4

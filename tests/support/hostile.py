@@ -10,16 +10,16 @@ from pathlib import Path
 import numpy as np
 
 import hookline
-from hookline.lines import Stats
 from hookline.runfiles.frames import seal
 from hookline.runfiles.schema import FORMATS, checksum
+from tests.support import rows
 
 MAGIC = bytes.fromhex("d9d505f920a163d7")
 
 
 def row(step=0, site="fc", **more):
-    base = {"site": site, "kind": "output", "step": step, "call": 0, "rank": 0, "mode": "train"}
-    return {**base, **Stats.of([0.25 * step, -3.0]).row(), **more}
+    """A row whose numbers tell the step."""
+    return rows.row(site, step, values=(0.25 * step, -3.0), **more)
 
 
 def stored(folder, steps=3, sites=("fc",)):

@@ -8,14 +8,9 @@ from urllib.parse import urlsplit
 import numpy as np
 
 import hookline
-from hookline.lines import Stats
+from tests.support.rows import row
 
 NASTY = '<img src=x onerror="document.title=`hit`"></script><script>document.title="hit"</script>'
-
-
-def row(site="fc", step=0, kind="output", values=(0.25, -3.0), mode="train", rank=0, call=0, **more):
-    base = {"site": site, "kind": kind, "step": step, "call": call, "rank": rank, "mode": mode}
-    return {**base, **Stats.of(list(values)).row(), **more}
 
 
 def store(folder, rows, sites=(), *, resume=False, **meta):

@@ -14,6 +14,7 @@ import pytest
 
 from hookline.watching import progress as module
 from hookline.watching.progress import Heard, Progress
+from tests.support.processes import all_from
 
 HEAD = """
 import sys, time
@@ -33,18 +34,9 @@ def in_terminal(code, head=HEAD):
     fcntl.ioctl(side, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
     process = subprocess.Popen([sys.executable, "-c", head + code], stdout=side, stderr=side)
     os.close(side)
-    seen = b""
-    while True:
-        try:
-            part = os.read(main, 4096)
-        except OSError:  # the other side is closed
-            break
-        if not part:
-            break
-        seen += part
-    os.close(main)
+    seen = all_from(main)
     assert process.wait() == 0, seen
-    return seen.decode()
+    return seen
 
 
 def screen(text):

@@ -13,6 +13,7 @@ from torch.utils.checkpoint import checkpoint
 
 import hookline
 from hookline.testing import untouched
+from tests.support.models import OwnSequential
 
 pytestmark = [
     pytest.mark.usefixtures("fresh_compiler"),
@@ -29,14 +30,9 @@ class Affine(nn.Linear):
         return super().forward(x)
 
 
-class Net(nn.Sequential):
-    def forward(self, x):
-        return super().forward(x)
-
-
 def net():
     torch.manual_seed(0)
-    return Net(Affine(3, 4), nn.ReLU(inplace=True), nn.Linear(4, 2))
+    return OwnSequential(Affine(3, 4), nn.ReLU(inplace=True), nn.Linear(4, 2))
 
 
 class Wrapped(nn.Module):

@@ -9,6 +9,7 @@ from torch import nn
 import hookline
 from hookline.trees import map_leaves
 from tests.support.compiled_networks import Network, by_hand, loss_of
+from tests.support.models import Calls
 
 pytestmark = [
     pytest.mark.usefixtures("fresh_compiler"),
@@ -108,15 +109,6 @@ def test_edits_of_a_random_network_replace_each_place_and_compose(seed, compiler
 # Outputs of a graph that are views of its inputs, or of each other
 
 
-class Gives(nn.Module):
-    def __init__(self, fn):
-        super().__init__()
-        self.fn = fn
-
-    def forward(self, *args):
-        return self.fn(*args)
-
-
 def with_slice(x):
     h = x.sin()
     return h, h[:, :1]
@@ -136,7 +128,7 @@ LEAVING = {
 @pytest.mark.parametrize("name", LEAVING)
 def test_what_leaves_the_graph_as_a_view_has_its_own_gradient(name, compiler):
     fn, outputs, inputs = LEAVING[name]
-    model, seen = Gives(fn), []
+    model, seen = Calls(fn), []
 
     def backward():
         x = torch.zeros(2, 3, requires_grad=True)
@@ -186,7 +178,7 @@ def test_self_attention_has_three_gradients():
 
 
 def test_a_hook_replaces_the_gradient_of_one_argument_alone():
-    model, x = Gives(lambda a, b: a * 2 + b * 7), torch.ones(1, requires_grad=True)
+    model, x = Calls(lambda a, b: a * 2 + b * 7), torch.ones(1, requires_grad=True)
     with hookline.register_backward_hook(model, lambda m, gin, gout: (gin[0] * 0, gin[1])):
         inside(lambda h: model(h, h))(x * 1).backward()
     assert x.grad.item() == 7
@@ -217,7 +209,7 @@ def test_a_module_that_keeps_its_output_computes_what_it_computes_without_hooks(
 
 @pytest.mark.parametrize("compiler", ["eager", "aot_eager"])
 def test_an_output_that_is_written_to_later(compiler):
-    model = Gives(lambda x: (lambda h: (h, h + 1))(x * 1))
+    model = Calls(lambda x: (lambda h: (h, h + 1))(x * 1))
 
     def forward(x):
         h, more = model(x)
@@ -232,7 +224,7 @@ def test_an_output_that_is_written_to_later(compiler):
 
 @pytest.mark.parametrize("compiler", ["eager", "aot_eager"])
 def test_an_argument_that_the_module_writes_to(compiler):
-    model = Gives(lambda x: x.mul_(2) * 3)
+    model = Calls(lambda x: x.mul_(2) * 3)
 
     def forward(x):
         h = x * 1
@@ -248,7 +240,7 @@ def test_an_argument_that_the_module_writes_to(compiler):
 
 
 def test_replacing_what_cant_be_told_apart_is_refused():
-    model = Gives(lambda x: x.mul_(2) * 3)
+    model = Calls(lambda x: x.mul_(2) * 3)
 
     def forward(x):
         h = x * 1

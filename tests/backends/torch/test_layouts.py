@@ -6,21 +6,13 @@ from torch import nn
 
 from hookline import record, watch
 from hookline.testing import untouched
+from tests.support.models import Calls
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*nested tensors:UserWarning"),
     pytest.mark.filterwarnings("ignore:Sparse:UserWarning"),
     pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor:UserWarning"),
 ]
-
-
-class Returns(nn.Module):
-    def __init__(self, make):
-        super().__init__()
-        self.make = make
-
-    def forward(self, x):
-        return self.make(x)
 
 
 KINDS = {
@@ -59,7 +51,7 @@ def numbers(tensor):
 @pytest.mark.parametrize("options", OPTIONS, ids=lambda options: next(iter(options), "plain"))
 def test_any_kind_of_tensor_is_recorded(kind, size, options):
     make, x = KINDS[kind], torch.randn(size, size)
-    model = nn.Sequential(Returns(make))
+    model = nn.Sequential(Calls(make))
     with record(model, **options) as rec:
         model(x)
     got, want = rec["0"].output, make(x)
@@ -73,7 +65,7 @@ def test_a_kind_without_statistics_is_told_and_ends_no_other(kind):
     class Model(nn.Module):
         def __init__(self):
             super().__init__()
-            self.odd, self.fc = Returns(KINDS[kind]), nn.Linear(4, 4)
+            self.odd, self.fc = Calls(KINDS[kind]), nn.Linear(4, 4)
 
         def forward(self, x):
             self.odd(x.detach())

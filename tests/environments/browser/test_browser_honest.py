@@ -13,7 +13,8 @@ import hookline
 from hookline.diagnosis.diagnose import findings_of
 from hookline.page import viewed
 from tests.environments.browser.drawn import COLOURS, at, drawn
-from tests.support.pages import NAN, layers, row, store
+from tests.support.pages import NAN, layers, store
+from tests.support.rows import row
 
 expect.set_options(timeout=15_000)
 

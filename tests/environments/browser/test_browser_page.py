@@ -15,8 +15,9 @@ from playwright.sync_api import expect
 import hookline
 from hookline.globs import matcher
 from tests.environments.browser.drawn import at, drawn
-from tests.support.pages import NASTY, layers, row, store
+from tests.support.pages import NASTY, layers, store
 from tests.support.paths import ROOT
+from tests.support.rows import row
 
 expect.set_options(timeout=15_000)
 
@@ -140,7 +141,7 @@ WRITER = """
 import sys, time
 sys.path.insert(0, sys.argv[2])
 import hookline
-from tests.support.pages import row
+from tests.support.rows import row
 kept = hookline.RunStore(sys.argv[1])
 kept.open({"model": "Net", "sites": [["", "Net"], ["fc", "Linear"]]})
 for step in range(100):

@@ -2,11 +2,10 @@
 
 import math
 
-import numpy as np
 import torch
 from torch import nn
 
-from hookline.lines import Stats
+from tests.support.rows import row
 
 ODD = "a'; DROP é\n<b>/../x"
 SITES = ("", "fc", "encoder.0.attn", ODD)
@@ -14,20 +13,15 @@ STEPS = (0, 5, 3, 3, 9)
 """Out of order, and one twice."""
 
 
-def row(site, step, values, kind="output", **more):
-    base = {"site": site, "kind": kind, "step": step, "call": 0, "rank": 0, "mode": "train"}
-    return {**base, **Stats.of(np.asarray(values)).row(), **more}
-
-
 def rows_of(step):
     """A step: plain numbers, NaN only, an Inf among others, an update with its ratio, a second call in eval."""
-    plain = [row(site, step, [0.25 * (step + 1), -3.0, 0.0, 1e-30, 2e30]) for site in SITES]
+    plain = [row(site, step, values=[0.25 * (step + 1), -3.0, 0.0, 1e-30, 2e30]) for site in SITES]
     return [
         *plain,
-        row("broken", step, [math.nan, math.nan]),
-        row("half", step, [math.inf, 1.0, 2.0]),
-        row("fc.weight", step, [0.1, 0.2], kind="update", ratio=0.5),
-        {**row("fc", step, [7.0, 8.0]), "call": 1, "mode": "eval"},
+        row("broken", step, values=[math.nan, math.nan]),
+        row("half", step, values=[math.inf, 1.0, 2.0]),
+        row("fc.weight", step, "update", [0.1, 0.2], ratio=0.5),
+        row("fc", step, values=[7.0, 8.0], call=1, mode="eval"),
     ]
 
 
@@ -55,5 +49,6 @@ def trained(to, steps=3):
     return w
 
 
-def same(a, b):
-    return a == b or (math.isnan(a) and math.isnan(b))
+def number(value):
+    """A number of JSON, which has no words for some of them."""
+    return {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}.get(value, value)

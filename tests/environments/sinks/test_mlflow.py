@@ -10,7 +10,8 @@ import hookline
 from hookline import sinks
 from hookline.sinks.mlflow import allowed
 from hookline.sinks.tags import scalars
-from tests.environments.sinks.helpers import STEPS, same, trained, written
+from tests.environments.sinks.helpers import STEPS, trained, written
+from tests.support.rows import same
 
 
 def history(client, sink, name):
@@ -38,11 +39,11 @@ def test_every_number_is_read_back(uri):
 
 
 def test_more_numbers_than_a_batch_holds(uri):
+    from tests.support.rows import row
+
     sink = sinks.MLflow(tracking_uri=uri, stats=["mean"])
     sink.open()
-    from tests.environments.sinks.helpers import row
-
-    sink.write([row(f"layer{n}", 0, [float(n)]) for n in range(2500)])
+    sink.write([row(f"layer{n}", values=[float(n)]) for n in range(2500)])
     sink.close()
     client = MlflowClient(uri)
     assert len(client.get_run(sink.run_id).data.metrics) == 2500

@@ -18,7 +18,8 @@ import torch
 import hookline
 from hookline import sinks
 from hookline.rows import FIXED
-from tests.environments.sinks.helpers import ODD, STEPS, row, rows_of, trained, written
+from tests.environments.sinks.helpers import ODD, STEPS, rows_of, trained, written
+from tests.support.rows import row
 
 
 def dataset(url):
@@ -61,7 +62,7 @@ def test_a_url_is_enough_and_ranks_and_processes_do_not_meet(tmp_path, monkeypat
     first = trained(url)
     second = sinks.Parquet(url)
     second.open({"rank": 3})
-    second.write([{**row("fc", 0, [1.0]), "rank": 3}])
+    second.write([row("fc", values=[1.0], rank=3)])
     second.close()
     third = trained(url)
     table = dataset(url).to_table()
@@ -73,7 +74,7 @@ def test_a_url_is_enough_and_ranks_and_processes_do_not_meet(tmp_path, monkeypat
 def test_a_statistic_that_only_some_rows_have_is_kept(tmp_path):
     sink = sinks.Parquet(f"file://{tmp_path}")
     sink.open()
-    sink.write([row("a", 0, [1.0]), {**row("b", 0, [1.0]), "p99": 0.5, "channels": {"mean": [1.0, 2.0]}}])
+    sink.write([row("a", values=[1.0]), row("b", values=[1.0], p99=0.5, channels={"mean": [1.0, 2.0]})])
     sink.close()
     found = dataset(f"file://{tmp_path}").to_table().to_pylist()
     assert [one["p99"] for one in found] == [None, 0.5]

@@ -9,7 +9,8 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from hookline import sinks
 from hookline.sinks.buckets import buckets
 from hookline.sinks.tags import scalars, tag
-from tests.environments.sinks.helpers import STEPS, rows_of, same, trained, written
+from tests.environments.sinks.helpers import STEPS, rows_of, trained, written
+from tests.support.rows import same
 
 
 def read(folder):

@@ -1,17 +1,12 @@
 """Trackio's own reader finds what was logged."""
 
-import math
-
 import trackio
 
 from hookline import sinks
 from hookline.sinks.buckets import buckets
 from hookline.sinks.tags import scalars, tag
-from tests.environments.sinks.helpers import STEPS, rows_of, same, trained, written
-
-
-def number(value):
-    return {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}.get(value, value)
+from tests.environments.sinks.helpers import STEPS, number, rows_of, trained, written
+from tests.support.rows import same
 
 
 def test_every_number_is_read_back():

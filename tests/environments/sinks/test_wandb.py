@@ -1,7 +1,6 @@
 """What is in wandb's offline file, read with wandb's own messages."""
 
 import json
-import math
 import time
 
 import pytest
@@ -11,7 +10,8 @@ from wandb.proto import wandb_internal_pb2
 from hookline import sinks
 from hookline.sinks.buckets import buckets
 from hookline.sinks.tags import scalars, tag
-from tests.environments.sinks.helpers import STEPS, same, trained, written
+from tests.environments.sinks.helpers import STEPS, number, trained, written
+from tests.support.rows import same
 
 BLOCK, FRAME_HEADER, FILE_HEADER = 32768, 7, 7
 
@@ -59,10 +59,6 @@ def history(folder):
                 entry[name] = json.loads(item.value_json)
         found.append(entry)
     return found
-
-
-def number(value):
-    return {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}.get(value, value)
 
 
 def test_every_number_is_logged_whatever_the_order_of_steps(tmp_path):

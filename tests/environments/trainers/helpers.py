@@ -1,11 +1,20 @@
 """What the tests of all trainers share: a small model, its data, and what must hold afterwards."""
 
-import numpy as np
 import torch
 from torch import nn
 
 import hookline
 from hookline.testing import untouched
+
+VALIDATED_TWICE = [
+    (0, "train", 8),
+    (1, "train", 8),
+    (2, "eval", 24),
+    (2, "train", 8),
+    (3, "train", 8),
+    (4, "eval", 24),
+]
+"""(step, mode, values) of a layer's rows: two epochs of two batches, and three batches to validate after each."""
 
 
 def small_model():
@@ -41,17 +50,3 @@ def assert_nothing_left(model):
 def as_found(model):
     """A block after which the model's hooks and attributes must be as before; parameters may have changed."""
     return untouched(model, parameters=False, rng=False)
-
-
-def same_rows(a, b):
-    """Whether two lists of rows say the same: histograms element by element, NaN equal to itself."""
-    return len(a) == len(b) and all(
-        one.keys() == other.keys() and all(_same(one[name], other[name]) for name in one)
-        for one, other in zip(a, b, strict=True)
-    )
-
-
-def _same(a, b):
-    if isinstance(a, np.ndarray):
-        return np.array_equal(a, b)
-    return a == b or (a != a and b != b)

@@ -17,14 +17,15 @@ from torch.utils.data import TensorDataset
 from hookline import ActivationStats
 from hookline.integrations.fastai import WatchCallback
 from tests.environments.trainers.helpers import (
+    VALIDATED_TWICE,
     as_found,
     assert_nothing_left,
     data,
-    same_rows,
     same_weights,
     small_model,
     steps_of,
 )
+from tests.support.rows import same_rows
 
 
 def torch_adam(params, **options):
@@ -96,14 +97,7 @@ def test_gradients_are_those_after_clipping(opt_func):
 def test_validation_is_told_apart(opt_func):
     learn = fit([WatchCallback("3")], opt_func, batches=2, epochs=2)
     outputs = learn.watch.rows(kind="output")
-    assert [(row["step"], row["mode"], row["count"]) for row in outputs] == [
-        (0, "train", 8),
-        (1, "train", 8),
-        (2, "eval", 24),
-        (2, "train", 8),
-        (3, "train", 8),
-        (4, "eval", 24),
-    ]
+    assert [(row["step"], row["mode"], row["count"]) for row in outputs] == VALIDATED_TWICE
 
 
 class At(Callback):

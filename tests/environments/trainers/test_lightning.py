@@ -10,14 +10,15 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from hookline import ActivationStats
 from tests.environments.trainers.helpers import (
+    VALIDATED_TWICE,
     as_found,
     assert_nothing_left,
     data,
-    same_rows,
     same_weights,
     small_model,
     steps_of,
 )
+from tests.support.rows import same_rows
 
 
 @pytest.fixture(params=["lightning.pytorch", "pytorch_lightning"])
@@ -133,14 +134,7 @@ def test_validation_and_sanity_check_are_told_apart(pl, watch_callback, tmp_path
     callback = watch_callback("net.3")
     fit(pl, [callback], tmp_path, batches=2, validate=True, sanity=2, max_epochs=2)
     outputs = callback.rows("net.3", kind="output")
-    assert [(row["step"], row["mode"], row["count"]) for row in outputs] == [
-        (0, "train", 8),
-        (1, "train", 8),
-        (2, "eval", 24),
-        (2, "train", 8),
-        (3, "train", 8),
-        (4, "eval", 24),
-    ]
+    assert [(row["step"], row["mode"], row["count"]) for row in outputs] == VALIDATED_TWICE
 
 
 def test_bf16(pl, watch_callback, tmp_path):

@@ -8,14 +8,15 @@ from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainerCallback, 
 from hookline import ActivationStats
 from hookline.integrations.transformers import WatchCallback
 from tests.environments.trainers.helpers import (
+    VALIDATED_TWICE,
     as_found,
     assert_nothing_left,
     data,
-    same_rows,
     same_weights,
     small_model,
     steps_of,
 )
+from tests.support.rows import same_rows
 
 
 class Regression(nn.Module):
@@ -103,14 +104,7 @@ def test_evaluation_is_told_apart(tmp_path):
     callback = WatchCallback("net.3")
     train([callback], tmp_path, batches=2, eval_strategy="epoch", eval_on_start=True, num_train_epochs=2)
     outputs = callback.rows("net.3", kind="output")
-    assert [(row["step"], row["mode"], row["count"]) for row in outputs] == [
-        (0, "train", 8),
-        (1, "train", 8),
-        (2, "eval", 24),
-        (2, "train", 8),
-        (3, "train", 8),
-        (4, "eval", 24),
-    ]
+    assert [(row["step"], row["mode"], row["count"]) for row in outputs] == VALIDATED_TWICE
 
 
 def test_bf16(tmp_path):

@@ -1,0 +1,28 @@
+"""Small models that several tests use."""
+
+import torch
+from torch import nn
+
+
+def nested():
+    """Two linear layers, one of them in a container; equal each time."""
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(2, 2), nn.ReLU(), nn.Sequential(nn.Linear(2, 2)))
+
+
+class Calls(nn.Module):
+    """A module whose forward is the function that it was given."""
+
+    def __init__(self, fn):
+        super().__init__()
+        self.fn = fn
+
+    def forward(self, *args, **kwargs):
+        return self.fn(*args, **kwargs)
+
+
+class OwnSequential(nn.Sequential):
+    """Not torch's own class, whose forward torch.compile runs as written."""
+
+    def forward(self, x):
+        return super().forward(x)
