@@ -13,8 +13,11 @@ import pytest
 from click.testing import CliRunner
 
 import hookline
+from hookline.cli import demo
 from hookline.cli.main import hookline as cli
+from tests.support.pages import store
 from tests.support.processes import listens_to_ctrl_c
+from tests.support.rows import row
 
 COMMAND = [sys.executable, "-m", "hookline", "demo"]
 
@@ -127,3 +130,11 @@ def test_a_folder_that_cannot_be_one_is_told(tmp_path):
     (tmp_path / "file").write_text("here")
     done = CliRunner().invoke(cli, ["demo", "--to", str(tmp_path / "file")])
     assert isinstance(done.exception, hookline.RunError) and "can't be kept" in str(done.exception)
+
+
+def test_the_demo_calls_a_layer_without_rows_not_seen(tmp_path, capsys):
+    store(tmp_path / "a", [row("fc", step) for step in range(4)], [("fc", "Linear"), ("gone", "ReLU")])
+    with hookline.open_run(tmp_path / "a") as run:
+        demo.show_layers(run)
+    printed = {line.split("│")[1].strip(): line for line in capsys.readouterr().out.splitlines() if "│" in line}
+    assert "fine" in printed["fc"] and "not seen" in printed["gone"]

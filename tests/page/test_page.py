@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shutil
-import signal
 import sqlite3
 import subprocess
 import sys
@@ -21,8 +20,7 @@ import numpy as np
 import pytest
 
 import hookline
-from hookline.cli import demo
-from hookline.diagnosis.diagnose import findings_of, owners
+from hookline.diagnosis.diagnose import findings_of
 from hookline.page import queries, viewed
 from hookline.page.shrink import axis, marked, onto
 from hookline.page.viewed import Health, ViewedRun
@@ -30,10 +28,9 @@ from hookline.runs import columns as columns_module
 from hookline.runs import folder as folder_module
 from hookline.runs.columns import Held
 from hookline.runs.folder import RunFolder
-from hookline.runs.growing import OpenRun, Series
+from hookline.runs.growing import OpenRun
 from tests.support.pages import NAN, Client, layers, store
 from tests.support.paths import DATA, ROOT
-from tests.support.processes import listens_to_ctrl_c
 from tests.support.rows import row
 
 
@@ -185,64 +182,6 @@ def test_a_run_of_the_older_format_is_shown(tmp_path):
         assert client.get("/api/run?run=old")[1]["steps"] == [0, 1, 2]
         (image,) = client.ask("heat", run="old", series=[0])[1]["images"]
         assert image["starts"] == [0, 1, 2] and image["bad"] == [0, 1, 2]
-
-
-# Health
-
-
-def found(rows, modules=("", "fc", "far")):
-    keys = dict.fromkeys((r["site"], r["kind"], r["mode"]) for r in rows)
-    series = [Series(site, kind, 0, mode, 0) for site, kind, mode in keys]
-
-    def columns(number):
-        one = series[number]
-        mine = [r for r in rows if (r["site"], r["kind"], r["mode"]) == (one.site, one.kind, one.mode)]
-        names = [n for n in mine[0] if isinstance(mine[0][n], (int, float))]
-        return np.asarray([r["step"] for r in mine]), {n: np.asarray([float(r[n]) for r in mine]) for n in names}
-
-    sites = [r["site"] for r in rows]
-    return {
-        name: [f.what for f in some] for name, some in findings_of(series, columns, owners(modules, sites)).items()
-    }
-
-
-def steady(site="fc", kind="output", scale=1.0, steps=20, **more):
-    return [row(site, step, kind, np.linspace(-1, 1, 40) * scale, **more) for step in range(steps)]
-
-
-@pytest.mark.parametrize(
-    ("rows", "what"),
-    [
-        (steady(), []),
-        ([*steady(), row("fc", 20, values=(NAN, 1.0))], ["nan"]),
-        ([*steady(), row("fc", 20, "grad_output", values=(np.inf, 1.0))], ["nan"]),
-        ([*steady(), row("fc.weight", 20, "param", values=(NAN, 1.0))], ["nan"]),
-        ([row("fc", step, values=np.linspace(-1, 1, 40) * 3**step) for step in range(10)], ["exploding"]),
-        (steady(scale=1e5), ["exploding"]),
-        ([row("fc", step, values=[0.0] * 99 + [1.0]) for step in range(6)], ["dead"]),
-        ([row("fc", step, values=[0.0] * 9 + [1.0]) for step in range(6)], []),
-        ([*steady(), *steady("far", "grad_output"), *steady("fc", "grad_output", 1e-6)], ["vanishing"]),
-        ([*steady(), *steady("far", "grad_output"), *steady("fc", "grad_output", 1e-3)], []),
-        ([*steady(), *steady("far", "param_grad"), *steady("fc.weight", "param_grad", 0.0)], ["vanishing"]),
-        (
-            [*steady("fc.weight", "param_grad"), *steady("fc.bias", "param_grad", 0.0)],
-            [],
-        ),
-        (steady("fc.weight", "update", 1e-9, ratio=1e-9), ["still"]),
-        (steady("fc.weight", "update", 1e-3, ratio=1e-3), []),
-    ],
-    ids=[
-        *["healthy", "nan output", "inf gradient", "nan weight", "growing", "beyond fp16", "dead", "sparse"],
-        *["vanishing", "small", "zero gradient", "bias before a norm", "still", "moving"],
-    ],
-)
-def test_health_of_a_layer(rows, what):
-    assert found(rows)["fc"] == what
-
-
-def test_one_odd_batch_is_no_finding():
-    rows = [row("fc", step, values=np.linspace(-1, 1, 40) * (1e6 if step == 18 else 1)) for step in range(20)]
-    assert found(rows)["fc"] == []
 
 
 # Live
@@ -425,14 +364,6 @@ def test_health_that_can_not_be_found_out_is_told_and_not_called_healthy(tmp_pat
         hookline.report(tmp_path / "a", tmp_path / "a.html")
 
 
-def test_the_demo_calls_a_layer_without_rows_not_seen(tmp_path, capsys):
-    store(tmp_path / "a", [row("fc", step) for step in range(4)], [("fc", "Linear"), ("gone", "ReLU")])
-    with hookline.open_run(tmp_path / "a") as run:
-        demo._layers(run)
-    printed = {line.split("│")[1].strip(): line for line in capsys.readouterr().out.splitlines() if "│" in line}
-    assert "fine" in printed["fc"] and "not seen" in printed["gone"]
-
-
 # Long runs, and reports
 
 
@@ -587,74 +518,6 @@ def test_what_can_not_be_reported_is_said(tmp_path, run, path, says):
         hookline.report(tmp_path / run, tmp_path / path)
 
 
-# The command line
-
-
-def command(*args, **options):
-    return subprocess.Popen(
-        [sys.executable, "-m", "hookline", *map(str, args)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        preexec_fn=listens_to_ctrl_c,
-        **options,
-    )
-
-
-def test_view_prints_its_address_and_ends_with_ctrl_c(tmp_path):
-    layers(tmp_path / "a")
-    process = command("view", tmp_path, "--no-browser")
-    address = next(line.strip() for line in process.stdout if line.startswith("http"))
-    assert re.fullmatch(r"http://127\.0\.0\.1:\d+/\?token=\S{32}", address)
-    client = Client(address)
-    assert client.get("/api/runs")[1]["runs"][0]["name"] == "a"
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=20)
-    assert process.returncode == 0 and "Traceback" not in errors
-
-
-def test_view_waits_for_a_folder_that_is_not_there_yet(tmp_path):
-    process = command("view", tmp_path / "later", "--no-browser")
-    said = []
-    for line in process.stdout:
-        said.append(line)
-        if line.startswith("http"):
-            break
-    assert "yet: the page waits for it" in said[0]
-    client = Client(said[-1].strip())
-    assert client.get("/api/runs")[1] == {"runs": [], "waiting": str(tmp_path / "later")}
-    layers(tmp_path / "later" / "a")
-    found = client.get("/api/runs")[1]
-    assert [run["name"] for run in found["runs"]] == ["a"] and found["waiting"] is None
-    process.send_signal(signal.SIGINT)
-    process.communicate(timeout=20)
-    assert process.returncode == 0
-
-
-def test_view_of_a_file_says_so(tmp_path):
-    (tmp_path / "file").touch()
-    process = command("view", tmp_path / "file", "--no-browser")
-    _, errors = process.communicate(timeout=20)
-    assert process.returncode == 1 and "is a file" in errors and "Traceback" not in errors
-
-
-def test_view_on_a_port_that_is_taken_says_so(tmp_path):
-    with hookline.serve(tmp_path) as server:
-        process = command("view", tmp_path, "--no-browser", "--port", Client(server.url).port)
-        _, errors = process.communicate(timeout=20)
-    assert process.returncode == 1 and "can't listen" in errors and "Traceback" not in errors
-
-
-def test_report_from_the_command_line(tmp_path):
-    layers(tmp_path / "a")
-    process = command("report", tmp_path / "a", "-o", tmp_path / "a.html", "--json")
-    out, _ = process.communicate(timeout=60)
-    assert json.loads(out) == {"path": str(tmp_path / "a.html"), "bytes": (tmp_path / "a.html").stat().st_size}
-    process = command("report", tmp_path, "-o", tmp_path / "b.html")
-    _, errors = process.communicate(timeout=60)
-    assert process.returncode == 1 and "there is no run in" in errors and "Traceback" not in errors
-
-
 def test_without_its_packages_the_page_says_what_to_install(tmp_path, monkeypatch):
     for name in ("starlette", "uvicorn", "hookline.page.app", "hookline.page.guard"):
         monkeypatch.delitem(sys.modules, name, raising=False)
@@ -663,15 +526,3 @@ def test_without_its_packages_the_page_says_what_to_install(tmp_path, monkeypatc
     with pytest.raises(hookline.MissingExtra, match=r"hookline\[page\]"):
         hookline.serve(tmp_path)
     assert hookline.report(tmp_path / "a", tmp_path / "a.html").exists(), "a report needs no server"
-
-
-def test_help_imports_no_server():
-    code = (
-        "import sys; from hookline.cli.main import hookline\n"
-        "for args in (['--help'], ['view', '--help'], ['report', '--help']):\n"
-        "    try: hookline(args)\n"
-        "    except SystemExit: pass\n"
-        "print(sorted({'starlette', 'uvicorn', 'numpy', 'torch'} & set(sys.modules)))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "[]"
