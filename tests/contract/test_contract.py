@@ -13,6 +13,7 @@ import hookline
 from hookline.backends.torch.values import POOL
 from hookline.testing import untouched
 from tests.support.compare import same_bits
+from tests.support.models import taking_no_hook
 
 
 class Chain(nn.Module):
@@ -73,17 +74,8 @@ def test_an_exception_in_a_hook_leaves_nothing(model, x, error):
         assert "'b'" in str(caught.value) and "in the hook" in str(caught.value)
 
 
-def test_a_failure_while_attaching_leaves_nothing(model, monkeypatch):
-    from hookline.backends.torch import taps
-
-    left = [1, 2]  # a third tap finds none left
-
-    def failing(tap):
-        if not left:
-            raise RuntimeError("third tap")
-        tap.order = left.pop(0)
-
-    monkeypatch.setattr(taps, "put_in_order", failing)
+def test_a_failure_while_attaching_leaves_nothing(model):
+    taking_no_hook(model.b, RuntimeError("third tap"))
     with untouched(model), pytest.raises(RuntimeError, match="third tap"):
         hookline.register_forward_hook(model, lambda m, a, o: None, "**")
 

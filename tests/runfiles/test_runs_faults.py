@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 import hookline
-from hookline.backends import resolve
+from tests.support.models import taking_no_hook
 from tests.support.rows import row
 
 WRITER = """
@@ -208,12 +208,9 @@ def test_a_run_that_is_interrupted_says_so(tmp_path):
 
 
 @pytest.mark.parametrize("verb", [hookline.watch, hookline.record])
-def test_a_model_that_cannot_be_hooked_leaves_no_run_open(tmp_path, monkeypatch, verb):
-    def refused(self, undoing, wishes):
-        raise hookline.Unsupported(backend="torch", feature="this", why="of a test", instead="nothing")
-
-    model = nn.Linear(3, 1)
-    monkeypatch.setattr(type(resolve(model)), "place", refused)
+def test_a_model_that_cannot_be_hooked_leaves_no_run_open(tmp_path, verb):
+    refused = hookline.Unsupported(backend="torch", feature="this", why="of a test", instead="nothing")
+    model = taking_no_hook(nn.Linear(3, 1), refused)
     before = threading.active_count()
     with pytest.raises(hookline.Unsupported):
         verb(model, to=tmp_path).__enter__()

@@ -28,16 +28,16 @@ TOTALS = {
 
 def assert_adds_up(found):
     """Over rows as data, and over the lines of the printed table that are not subtotals."""
-    for shown in (found, *(hookline.Summary(found._root, found._facts, depth, None) for depth in (0, 1, 2))):
+    for shown in (found, *(hookline.Summary(found.root, found.facts, depth, None) for depth in (0, 1, 2))):
         data = shown.to_dict()
         for column, total in TOTALS.items():
             values = [row[column] for row in data["rows"]]
             assert sum(value or 0 for value in values) == (data[total] or 0), column
-        lines = [line for line in lines_of(shown._root, tuple(COLUMNS)) if not line.subtotal]
+        lines = [line for line in lines_of(shown.root, tuple(COLUMNS)) if not line.subtotal]
         added = Cost()
         for line in lines:
             added += line.cost
-        assert added == shown._root.whole
+        assert added == shown.root.whole
     assert data["total_params"] == found.total_params
 
 

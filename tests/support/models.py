@@ -1,5 +1,7 @@
 """Small models that several tests use."""
 
+from collections import OrderedDict
+
 import torch
 from torch import nn
 
@@ -26,3 +28,20 @@ class OwnSequential(nn.Sequential):
 
     def forward(self, x):
         return super().forward(x)
+
+
+class Refusing(OrderedDict):
+    """In the place of a module's hooks: raises an error where one is added."""
+
+    def __init__(self, error):
+        super().__init__()
+        self.error = error
+
+    def __setitem__(self, number, hook):
+        raise self.error
+
+
+def taking_no_hook(module, error):
+    """The module, on which no hook can be placed: whoever tries gets the error."""
+    module._forward_hooks, module._forward_pre_hooks = Refusing(error), Refusing(error)
+    return module
