@@ -114,6 +114,40 @@ def test_the_page_about_the_architecture_is_true():
     )
 
 
+ROOMS_TESTED_ELSEWHERE = {
+    "examples": "cli",  # what `hookline demo` trains: test_demo.py
+    "integrations": "environments/trainers",  # each needs its trainer
+    "testing": "contract",  # the zoo, the conformance suite and `untouched` are what these tests are made of
+}
+NO_ROOMS = {
+    "contract": "what holds over all rooms",
+    "environments": "suites that need an environment of their own",
+    "nouns": "files at the root of src/hookline",
+    "project": "what holds the project together",
+    "seeds": "the texts that hookline started from",
+    "support": "what several tests share",
+}
+
+
+def test_every_room_has_a_folder_of_tests_and_no_test_lies_elsewhere():
+    """Whoever changes a room knows by its name what to run."""
+    tests = ROOT / "tests"
+    rooms = {path.parent.name for path in SOURCE.glob("*/__init__.py")}
+    assert {path.name for path in tests.glob("*.py")} == {"__init__.py", "conftest.py"}
+    folders = {path.name for path in tests.iterdir() if path.is_dir() and path.name != "__pycache__"}
+    assert folders == rooms - set(ROOMS_TESTED_ELSEWHERE) | set(NO_ROOMS)
+    for folder in folders - {"support"} | set(ROOMS_TESTED_ELSEWHERE.values()):
+        assert list((tests / folder).rglob("test_*.py")), f"tests/{folder} has no tests"
+
+
+def test_every_module_of_tests_has_a_name_of_its_own_and_a_package():
+    """A name alone tells which file is meant, here, in ARCHITECTURE.md and in the Makefile."""
+    modules = list((ROOT / "tests").rglob("test_*.py"))
+    names = [path.name for path in modules]
+    assert [name for name in sorted(set(names)) if names.count(name) > 1] == []
+    assert [str(path) for path in modules if not (path.parent / "__init__.py").exists()] == []
+
+
 def test_the_columns_of_a_row_are_listed_once():
     """A second list of them would be forgotten when one is added."""
     names = set(rows.STATISTICS)
