@@ -17,25 +17,31 @@ TRAINERS_READY := $(TRAINERS)/.ready
 SINKS := .venv-sinks
 SINKS_READY := $(SINKS)/.ready
 
+# Suites that need an environment of their own.
+SUITES := tests/environments
+
 # A framework is a folder of tests with requirements, and has an environment of its own.
-FRAMEWORKS := $(patsubst tests/frameworks/%/requirements.txt,%,$(wildcard tests/frameworks/*/requirements.txt))
+FRAMEWORKS := $(patsubst $(SUITES)/frameworks/%/requirements.txt,%,$(wildcard $(SUITES)/frameworks/*/requirements.txt))
 
 # Modules of tests that mostly compile or start processes, or took 8 s of processor time or more. `make test-quick` has
 # all the others.
 SLOW := test_blocks.py test_cli.py test_compiled.py test_compiled_gradients.py test_compiled_zoo.py \
 	test_demo.py test_doctor.py test_export.py test_findings.py test_findings_outputs.py test_fuzz_runs.py \
 	test_hostile_runs.py test_interrupts.py test_law.py test_law_compiled.py test_leaving.py test_lifetimes.py \
-	test_lines_reduce.py test_operators_compiled.py test_page.py test_page_lasting.py test_run_folders.py \
-	test_run_recordings.py test_runs.py test_runs_faults.py test_seed_mindspore.py test_summary_numbers.py \
-	test_threads.py test_torch_private.py test_tracers.py test_versions.py test_weight_edits.py compiled.md
+	test_lines_reduce.py test_operators_compiled.py test_page.py test_page_lasting.py test_progress_shown.py \
+	test_run_folders.py test_run_recordings.py test_run_store.py test_runs_faults.py test_seed_mindspore.py \
+	test_summary_numbers.py test_threads.py test_torch_private.py test_tracers.py test_versions.py test_view.py \
+	test_weight_edits.py compiled.md
 
 # Other versions of torch, each in a folder of its own, beside an environment that has none.
 TORCHES ?= 2.6.0 2.14.1 2.15.0
 VERSIONS := .venv-versions-$(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
-CONTRACT ?= $(addprefix tests/,test_versions.py test_torch_private.py test_zoo.py test_contract.py \
-	test_gradients.py test_properties.py test_blocks.py test_threads.py test_compiled.py \
-	test_compiled_gradients.py law/test_law.py law/test_findings.py law/test_findings_outputs.py \
-	law/test_findings_writes.py law/test_findings_threads.py)
+CONTRACT ?= tests/project/test_versions.py \
+	$(addprefix tests/contract/,test_zoo.py test_contract.py test_properties.py test_blocks.py test_threads.py \
+		law/test_law.py law/test_findings.py law/test_findings_outputs.py law/test_findings_writes.py \
+		law/test_findings_threads.py) \
+	$(addprefix tests/backends/torch/,test_torch_private.py test_gradients.py test_compiled.py \
+		test_compiled_gradients.py)
 
 DIST := .venv-dist
 DIST_READY := $(DIST)/.ready
@@ -77,50 +83,50 @@ test-quick: setup
 	$(BIN)/pytest -q -n 2 $(patsubst %,--ignore-glob='*/%',$(SLOW))
 
 # An environment of its own: these libraries are heavy, and hookline must not need any of them.
-$(TRAINERS_READY): tests/trainers/requirements.txt constraints.txt
+$(TRAINERS_READY): $(SUITES)/trainers/requirements.txt constraints.txt
 	$(PYTHON) -m venv $(TRAINERS)
 	$(TRAINERS)/bin/pip install --quiet --constraint constraints.txt torch==2.13.0
-	$(TRAINERS)/bin/pip install --quiet --constraint constraints.txt --requirement tests/trainers/requirements.txt
+	$(TRAINERS)/bin/pip install --quiet --constraint constraints.txt --requirement $(SUITES)/trainers/requirements.txt
 	$(TRAINERS)/bin/pip install --quiet --no-deps fastai==2.8.12
 	$(TRAINERS)/bin/pip install --quiet --no-deps --editable .
 	touch $(TRAINERS_READY)
 
 test-trainers: $(TRAINERS_READY)
-	$(TRAINERS)/bin/pytest -q tests/trainers
+	$(TRAINERS)/bin/pytest -q $(SUITES)/trainers
 
 # Debian's chromium is installed where it is missing and may be; without a browser the tests are skipped.
-.venv/.browser: $(READY) tests/browser/requirements.txt
-	$(BIN)/pip install --quiet --constraint constraints.txt --requirement tests/browser/requirements.txt
+.venv/.browser: $(READY) $(SUITES)/browser/requirements.txt
+	$(BIN)/pip install --quiet --constraint constraints.txt --requirement $(SUITES)/browser/requirements.txt
 	command -v chromium > /dev/null || [ "$$(id -u)" != 0 ] || ! command -v apt-get > /dev/null \
 		|| { apt-get update -qq && apt-get install -y -qq chromium > /dev/null; }
 	touch .venv/.browser
 
 test-browser: .venv/.browser
-	$(BIN)/pytest -q tests/browser
+	$(BIN)/pytest -q $(SUITES)/browser
 
-.venv-%/.ready: tests/frameworks/%/requirements.txt pyproject.toml setup.py
+.venv-%/.ready: $(SUITES)/frameworks/%/requirements.txt pyproject.toml setup.py
 	$(PYTHON) -m venv .venv-$*
-	.venv-$*/bin/pip install --quiet --requirement tests/frameworks/$*/requirements.txt
+	.venv-$*/bin/pip install --quiet --requirement $(SUITES)/frameworks/$*/requirements.txt
 	.venv-$*/bin/pip install --quiet --no-deps --editable .
 	touch $@
 
 # Its own tests, its page of the docs, and its records, which are compared at the end.
 framework-%: .venv-%/.ready
-	.venv-$*/bin/pytest -q -c tests/frameworks/pytest.ini tests/frameworks/$* docs/frameworks/$*.md
+	.venv-$*/bin/pytest -q -c $(SUITES)/frameworks/pytest.ini $(SUITES)/frameworks/$* docs/frameworks/$*.md
 
 test-frameworks: setup $(addprefix framework-,$(FRAMEWORKS))
-	$(BIN)/pytest -q -c tests/frameworks/pytest.ini tests/frameworks/test_across.py
+	$(BIN)/pytest -q -c $(SUITES)/frameworks/pytest.ini $(SUITES)/frameworks/test_across.py
 
-$(VERSIONS)/.ready: tests/versions/requirements.txt constraints.txt setup.py
+$(VERSIONS)/.ready: $(SUITES)/versions/requirements.txt constraints.txt setup.py
 	$(PYTHON) -m venv $(VERSIONS)
-	$(VERSIONS)/bin/pip install --quiet --constraint constraints.txt --requirement tests/versions/requirements.txt
+	$(VERSIONS)/bin/pip install --quiet --constraint constraints.txt --requirement $(SUITES)/versions/requirements.txt
 	$(VERSIONS)/bin/pip install --quiet --no-deps --editable .
 	touch $@
 
 # 1.2 to 1.8 GB; without CUDA's libraries, which would be several times that.
 $(VERSIONS)/torch-%/.ready: $(VERSIONS)/.ready
 	$(VERSIONS)/bin/pip install --quiet --no-deps --upgrade --target $(@D) torch==$*
-	$(VERSIONS)/bin/python tests/versions/cuda.py $(@D)/torch
+	$(VERSIONS)/bin/python $(SUITES)/versions/cuda.py $(@D)/torch
 	touch $@
 
 version-%: $(VERSIONS)/torch-%/.ready
@@ -129,24 +135,24 @@ version-%: $(VERSIONS)/torch-%/.ready
 test-versions: $(addprefix version-,$(TORCHES))
 
 # The same for what sinks write to.
-$(SINKS_READY): tests/sinks/requirements.txt constraints.txt
+$(SINKS_READY): $(SUITES)/sinks/requirements.txt constraints.txt
 	$(PYTHON) -m venv $(SINKS)
 	$(SINKS)/bin/pip install --quiet --constraint constraints.txt torch==2.13.0
-	$(SINKS)/bin/pip install --quiet --constraint constraints.txt --requirement tests/sinks/requirements.txt
+	$(SINKS)/bin/pip install --quiet --constraint constraints.txt --requirement $(SUITES)/sinks/requirements.txt
 	$(SINKS)/bin/pip install --quiet --no-deps --editable .
 	touch $(SINKS_READY)
 
 test-sinks: $(SINKS_READY)
-	$(SINKS)/bin/pytest -q tests/sinks
+	$(SINKS)/bin/pytest -q $(SUITES)/sinks
 
 # What is published: built, looked at and installed, also without a compiler.
-$(DIST_READY): tests/dist/requirements.txt constraints.txt
+$(DIST_READY): $(SUITES)/dist/requirements.txt constraints.txt
 	$(PYTHON) -m venv $(DIST)
-	$(DIST)/bin/pip install --quiet --constraint constraints.txt --requirement tests/dist/requirements.txt
+	$(DIST)/bin/pip install --quiet --constraint constraints.txt --requirement $(SUITES)/dist/requirements.txt
 	touch $(DIST_READY)
 
 dist: $(DIST_READY)
-	$(DIST)/bin/pytest -q -c tests/dist/pytest.ini tests/dist
+	$(DIST)/bin/pytest -q -c $(SUITES)/dist/pytest.ini $(SUITES)/dist
 
 # By cibuildwheel: in a container on Linux, with Pythons of its own on macOS and Windows (where scripts lie elsewhere).
 wheels:

@@ -1,6 +1,5 @@
 """Shared fixtures: every specimen of the zoo, and small helpers over structures."""
 
-import signal
 import sys
 
 import pytest
@@ -9,7 +8,6 @@ from hypothesis import settings
 
 from hookline import capabilities
 from hookline.testing import ZOO
-from hookline.trees import leaves
 
 torch.set_num_threads(1)
 settings.register_profile("no timings", deadline=None)  # on a busy machine any example may take long
@@ -19,35 +17,6 @@ settings.load_profile("no timings")
 @pytest.fixture(params=ZOO, ids=str)
 def specimen(request):
     return request.param
-
-
-def tensors(tree):
-    return list(leaves(tree, torch.Tensor))
-
-
-def loss_of(output):
-    """A scalar in which every differentiable tensor of `output` has a weight of its own."""
-    total = torch.zeros(())
-    for number, tensor in enumerate(tensors(output)):
-        if tensor.requires_grad:
-            weight = torch.linspace(0.5, 1.5 + number, tensor.numel()).reshape(tensor.shape)
-            real = tensor.abs() if tensor.is_complex() else tensor
-            total = total + (real.float() * weight).sum()
-    return total
-
-
-def same_bits(a, b):
-    """Whether two structures hold the same tensors to the last bit."""
-    a, b = tensors(a), tensors(b)
-    return len(a) == len(b) and all(
-        x.dtype == y.dtype and x.shape == y.shape and torch.equal(_bytes(x), _bytes(y))
-        for x, y in zip(a, b, strict=True)
-    )
-
-
-def _bytes(tensor):
-    tensor = tensor.detach().clone(memory_format=torch.contiguous_format).flatten()
-    return tensor.view(torch.uint8) if tensor.numel() else tensor
 
 
 @pytest.fixture
@@ -75,11 +44,6 @@ def graphs(fresh_compiler):
     from torch._dynamo.utils import counters
 
     return lambda: (counters["stats"]["unique_graphs"], sum(counters["graph_break"].values()))
-
-
-def listens_to_ctrl_c():
-    """For `preexec_fn`: what a shell starts in the background ignores Ctrl-C, and so do its children."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @pytest.fixture(autouse=True)

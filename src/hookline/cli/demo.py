@@ -51,7 +51,7 @@ def _shown(folder: Path, epochs: int) -> None:
         with hookline.record(model, grads=True, to=w) as rec:
             digits.loss(slice(0, 50)).backward()
     with hookline.open_run(folder) as run:
-        _layers(run)
+        show_layers(run)
         click.echo(f"{len(run.rows()):,} rows of {len(run.steps):,} steps, {len(run.recordings)} recording")
     click.echo(f"{right:.1%} of {digits.unseen} digits that it has not seen are right")
 
@@ -69,7 +69,7 @@ def _shown(folder: Path, epochs: int) -> None:
     click.echo(f"without relu3 {without:.1%} are right; put back, {digits.accuracy():.1%}")
 
 
-def _layers(run: hookline.Run) -> None:
+def show_layers(run: hookline.Run) -> None:
     """A table of the layers, first step to last, with what is wrong with them."""
     from rich.console import Console
     from rich.table import Table

@@ -107,8 +107,9 @@ class Summary:
     def __init__(
         self, root: Row, facts: RunFacts | None, depth: int | None, columns: tuple[str, ...] | None
     ) -> None:
-        self._root = root if depth is None else root.cut(depth)
-        self._facts = facts
+        # What all below is told of: the rows as a tree, and the run that they come from.
+        self.root = root if depth is None else root.cut(depth)
+        self.facts = facts
         self._depth = depth
         self._counted = facts if facts is not None and facts.no_costs is None else None
         self.columns = columns or (WITHOUT_RUN if facts is None else DEFAULT if self._counted else WITHOUT_COSTS)
@@ -119,51 +120,51 @@ class Summary:
     @property
     def total_params(self) -> int:
         """Parameters, each once."""
-        return self._root.whole.params
+        return self.root.whole.params
 
     @property
     def trainable_params(self) -> int:
         """Parameters that need a gradient."""
-        return self._root.whole.trainable_params
+        return self.root.whole.trainable_params
 
     @property
     def param_bytes(self) -> int:
         """Bytes of all parameters."""
-        return self._root.whole.param_bytes
+        return self.root.whole.param_bytes
 
     @property
     def total_macs(self) -> int | None:
         """Multiply-accumulates of one forward; None where they were not counted."""
-        return None if self._counted is None else self._root.whole.macs
+        return None if self._counted is None else self.root.whole.macs
 
     @property
     def activation_bytes(self) -> int | None:
         """Bytes of what modules put out in memory of its own; None where they were not counted."""
-        return None if self._counted is None else self._root.whole.activation_bytes
+        return None if self._counted is None else self.root.whole.activation_bytes
 
     @property
     def unknown_ops(self) -> dict[str, int]:
         """Operations whose cost nobody knows, and how often they ran; not in `total_macs`."""
         found: dict[str, int] = {}
-        for call in [] if self._facts is None else self._facts.calls:
+        for call in [] if self.facts is None else self.facts.calls:
             for name, count in call.unknown_ops.items():
                 found[name] = found.get(name, 0) + count
         return found
 
     def training_memory(self, optimizer: str = "Adam") -> TrainingMemory:
         """What one training step holds in memory, for this input and these modes."""
-        if self._facts is None:
+        if self.facts is None:
             raise InvalidArgument("the memory of training depends on the input: give summary one.")
-        if self._facts.no_costs is not None:
-            raise self._facts.no_costs
-        return estimate(self._root.whole, optimizer)
+        if self.facts.no_costs is not None:
+            raise self.facts.no_costs
+        return estimate(self.root.whole, optimizer)
 
     # As data
 
     @property
     def rows(self) -> list[dict[str, Any]]:
         """A dict for each row. Numbers are its own and add up to the totals; `*_below` include all below it."""
-        return [self._row(row) for row in self._root.walk()]
+        return [self._row(row) for row in self.root.walk()]
 
     def _row(self, row: Row) -> dict[str, Any]:
         ran = self._counted is not None
@@ -211,27 +212,27 @@ class Summary:
     # As a picture
 
     def _table(self) -> tuple[tuple[str, ...], list[Line]]:
-        root, depth = self._root, self._depth
+        root, depth = self.root, self._depth
         if depth is None:
             root = root.cut(self._fitting())
         return shown(self.columns, lines_of(root, self.columns))
 
     def _fitting(self) -> int:
         """The greatest depth whose rows fit a screen; 1 where none does."""
-        deepest = max(row.depth for row in self._root.walk())
+        deepest = max(row.depth for row in self.root.walk())
         counts = [0] * (deepest + 1)
-        for row in self._root.walk():
+        for row in self.root.walk():
             counts[row.depth] += 1
         fits = [depth for depth in range(1, deepest + 1) if sum(counts[: depth + 1]) <= ONE_SCREEN]
         return max(fits, default=1)
 
     def _totals(self) -> dict[str, str]:
-        total = self._root.whole
+        total = self.root.whole
         trained = "all" if total.trainable_params == total.params else f"{total.trainable_params:,}"
         totals = {"Parameters": f"{total.params:,} ({trained} trainable), {in_bytes(total.param_bytes)}"}
-        if self._facts is not None:
-            first = self._facts.calls[0]
-            mode = "training" if self._facts.training else "eval"
+        if self.facts is not None:
+            first = self.facts.calls[0]
+            mode = "training" if self.facts.training else "eval"
             given = arguments(first.input, first.kwargs)
             if self._counted is None:
                 totals["Input"] = given
@@ -239,12 +240,12 @@ class Summary:
                 compute = f"{in_units(total.macs, 'MACs')} = {in_units(2 * total.macs, 'FLOPs')}"
                 totals["Compute"] = f"{compute} for {given} in {mode} mode"
                 totals["Activations"] = f"{in_bytes(total.activation_bytes)} put out by modules"
-                if self._facts.error is None:
+                if self.facts.error is None:
                     totals["Training"] = str(self.training_memory())
         if unknown := self.unknown_ops:
             totals["Not counted"] = ", ".join(f"{name} ({count} x)" for name, count in unknown.items())
         if self._depth is None:
-            deepest, fitting = max(row.depth for row in self._root.walk()), self._fitting()
+            deepest, fitting = max(row.depth for row in self.root.walk()), self._fitting()
             if fitting < deepest:
                 totals["Shown"] = f"depth {fitting} of {deepest}; depth={deepest} shows all"
         if self.notes:
@@ -279,7 +280,7 @@ class Summary:
         yield rich_footer(totals)
 
     def _repr_html_(self) -> str:
-        return html_table(*self._table(), self._totals(), self._root.type)
+        return html_table(*self._table(), self._totals(), self.root.type)
 
 
 def _terminal_width() -> int:

@@ -1,4 +1,4 @@
-"""Every private name of MindSpore that hookline uses; tests/frameworks/mindspore/test_private.py tests each.
+"""Every private name of MindSpore that hookline uses; test_mindspore_private.py tests each.
 
 Public ones would do for some: `Cell.register_forward_hook` can't be removed while it runs, ignores cells with a
 bprop, and gives no order; `Tensor` tells nobody whether it is part of a graph.

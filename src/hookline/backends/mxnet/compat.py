@@ -1,6 +1,6 @@
 """Every private name of MXNet that hookline uses, and why.
 
-Checked on MXNet 1.9.1, the last release. Each entry has a test in tests/frameworks/mxnet/test_private.py.
+Checked on MXNet 1.9.1, the last release. Each entry has a test in test_mxnet_private.py.
 """
 
 from __future__ import annotations

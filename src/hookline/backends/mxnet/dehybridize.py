@@ -3,7 +3,7 @@
 A hybridized block runs one compiled graph and never calls what is in it, so hooks there would be silent. With a
 tap inside, it runs as it is written, and so does all that is in it: compiling each part for itself would take
 longer than it saves. Outputs, gradients, running statistics and Dropout's random numbers are the same
-(tests/frameworks/mxnet/test_hybridized.py), but where oneDNN chooses other kernels for a graph than for its
+(test_mxnet_hybridized.py), but where oneDNN chooses other kernels for a graph than for its
 operators one by one: these may round otherwise, and `remarks` says so. The compiled graph is kept and runs again
 afterwards. No tap is ever part of a graph, so none can go on running in one.
 

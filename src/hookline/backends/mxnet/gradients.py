@@ -2,7 +2,7 @@
 
 The outputs look at the memory of the inputs: nothing is copied in the forward. `autograd.Function` would do
 the same, but in MXNet 1.9.1 it loses the gradient of an array with grad_req "add", and those of all inputs
-behind one that needs none; see tests/frameworks/mxnet/test_canaries.py.
+behind one that needs none; see test_mxnet_canaries.py.
 
 MXNet runs a backward in threads of its own and reuses the memory of gradients as soon as this code returns:
 whoever keeps a gradient must copy it at once, and the copy must be done by then. (`autograd.Function` does not

@@ -1,8 +1,8 @@
 """Every private name of torch that hookline uses, and what would replace it.
 
-Each entry has a test in tests/test_torch_private.py which fails with a clear message when a release changes
-the name or what it does. `SEEN` tells in which versions of torch each name was found; docs/versions.md tells
-which those are.
+Each entry has a test in tests/backends/torch/test_torch_private.py which fails with a clear message when a
+release changes the name or what it does. `SEEN` tells in which versions of torch each name was found;
+docs/versions.md tells which those are.
 """
 
 from __future__ import annotations
