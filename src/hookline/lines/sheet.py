@@ -30,7 +30,7 @@ class Sheet:
     >>> from hookline.lines import Stats
     >>> sheet = Sheet(histogram=False, lines=1)
     >>> first, second = sheet.reduce(torch.ones(3)), sheet.reduce(torch.zeros(5))
-    >>> words, _ = sheet.read()
+    >>> words, _ = sheet.read(2)
     >>> [Stats.from_words(words[line]).count for line in (first, second)]
     [3, 5]
     """
@@ -42,7 +42,6 @@ class Sheet:
         self._address, self._lines = self._words.ctypes.data, lines
         self._next = count()
         self._elsewhere: dict[int, Reduced] = {}
-        self._last = -1
 
     def reduce(self, tensor: Any, extra: Iterable[str] = ()) -> int:
         """The number of the line that has the tensor's statistics from now on."""
@@ -51,16 +50,10 @@ class Sheet:
         reduced = reduce(tensor, self._histogram, extra, into)
         if reduced.words is not None or reduced.scalars is not None:
             self._elsewhere[line] = reduced
-        self._last = max(self._last, line)
         return line
 
-    def __len__(self) -> int:
-        """How many lines are in use."""
-        return self._last + 1
-
-    def read(self) -> tuple[Words, Mapping[int, Mapping[str, Extra]]]:
-        """All lines, after one transfer for each device; and what users' statistics found, by line."""
-        number = len(self)
+    def read(self, number: int) -> tuple[Words, Mapping[int, Mapping[str, Extra]]]:
+        """The first lines, after one transfer for each device; and what users' statistics found, by line."""
         words = self._words[:number]
         if number > self._lines:
             words = np.zeros((number, self._width), np.int64)

@@ -64,7 +64,7 @@ class Wanted(NamedTuple):
     channels: int | None = None
 
 
-class Step(NamedTuple):
+class OpenStep(NamedTuple):
     """What is known of the step under way: which lines of the sheet each row has, and what it has besides."""
 
     sheet: Sheet
@@ -73,10 +73,11 @@ class Step(NamedTuple):
     numbers: dict[tuple[Key, str], Any]
 
 
-class Ended(NamedTuple):
-    """The same of a step that is over: calls have their numbers."""
+class EndedStep(NamedTuple):
+    """The same of a step that is over: calls have their numbers. `size` lines of the sheet are in use."""
 
     sheet: Sheet
+    size: int
     lines: dict[Series, list[int]]
     channels: dict[Series, list[Reduced]]
     numbers: dict[tuple[Series, str], Any]
@@ -180,20 +181,21 @@ class Gathered:
         """The rows that the step would have if it ended now."""
         return self._rows(self._so_far(), step, rank)
 
-    def _new_step(self, lines: int) -> Step:
-        return Step(Sheet(self._wanted.histogram, lines), {}, {}, {})
+    def _new_step(self, lines: int) -> OpenStep:
+        return OpenStep(Sheet(self._wanted.histogram, lines), {}, {}, {})
 
     @_alone
-    def _so_far(self) -> Ended:
+    def _so_far(self) -> EndedStep:
         return _ended(self._step)
 
     @_alone
-    def _handed_over(self) -> Ended:
-        ended, self._step = self._step, self._new_step(len(self._step.sheet))
-        return _ended(ended)
+    def _handed_over(self) -> EndedStep:
+        ended = _ended(self._step)
+        self._step = self._new_step(ended.size)
+        return ended
 
-    def _rows(self, ended: Ended, step: int, rank: int) -> Rows:
-        words, extras = ended.sheet.read()
+    def _rows(self, ended: EndedStep, step: int, rank: int) -> Rows:
+        words, extras = ended.sheet.read(ended.size)
         merged = {
             row: Stats.merged(Stats.from_words(words[line], extras.get(line)) for line in lines)
             for row, lines in enumerate(ended.lines.values())
@@ -231,7 +233,7 @@ class Gathered:
         return {name: found.get(name, float("nan")) for name in self._functions}
 
 
-def _ended(step: Step) -> Ended:
+def _ended(step: OpenStep) -> EndedStep:
     """What a step has, by the numbers of calls, which are final now: parts with one number go together."""
     lines: dict[Series, list[int]] = {}
     channels: dict[Series, list[Reduced]] = {}
@@ -240,7 +242,8 @@ def _ended(step: Step) -> Ended:
     for key, parts in step.channels.items():
         channels.setdefault(key.series, []).extend(parts)
     numbers = {(key.series, name): number for (key, name), number in step.numbers.items()}
-    return Ended(step.sheet, lines, channels, numbers)
+    size = max((max(some) for some in lines.values()), default=-1) + 1
+    return EndedStep(step.sheet, size, lines, channels, numbers)
 
 
 def _one_line_each(words: Words, lines: list[list[int]], merged: Mapping[int, Stats]) -> tuple[Words, Lines]:
@@ -253,7 +256,7 @@ def _one_line_each(words: Words, lines: list[list[int]], merged: Mapping[int, St
     return words, found
 
 
-def _add_besides(rows: Rows, more: list[Row], ended: Ended) -> None:
+def _add_besides(rows: Rows, more: list[Row], ended: EndedStep) -> None:
     """Adds to `more`, what each row has besides: numbers, statistics of channels, and ratios of updates."""
     where = {series: row for row, series in enumerate(rows.series)}
     for (series, name), number in ended.numbers.items():
