@@ -10,6 +10,7 @@ from typing import Any
 
 from hookline.backends import named, resolve
 from hookline.backends.capabilities import capabilities
+from hookline.backends.nouns import Model
 from hookline.backends.protocol import Backend, Label
 from hookline.backends.undoing import Undoing
 from hookline.hooks.handles import Handle, attached
@@ -17,7 +18,7 @@ from hookline.hooks.placing import callers_line, needs_callable
 from hookline.hooks.select import Tree, select
 
 
-def mark(model: Any, where: Any = "**") -> Handle:
+def mark(model: Model, where: Any = "**") -> Handle:
     """A Handle; the outputs of the chosen modules are marked, also in programs exported from the model meanwhile.
 
     In every process with Python that runs such a program, `on_mark` hears of the values. A process that runs it
@@ -51,7 +52,7 @@ def on_mark(callback: Callable[[str, Any], Any]) -> Handle:
     return attached(listen)
 
 
-def with_statistics(model: Any, where: Any = "**") -> Any:
+def with_statistics(model: Model, where: Any = "**") -> Any:
     """A model that returns (the output, {site: statistics}), to be exported to where there is no Python.
 
     Statistics are vectors of float64, in the order that its attribute `statistics` tells.
@@ -66,7 +67,7 @@ def with_statistics(model: Any, where: Any = "**") -> Any:
     return backend.with_statistics(model, places)
 
 
-def _chosen(model: Any, where: Any, verb: str) -> tuple[Backend, dict[str, Any]]:
+def _chosen(model: Model, where: Any, verb: str) -> tuple[Backend, dict[str, Any]]:
     backend = resolve(model)
     backend.framework.need("export", verb)
     tree = Tree(backend.named_modules(model))

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hookline import bins
+from hookline.backends.nouns import Tensor
 from hookline.backends.protocol import Address
 from hookline.bins import HIGHEST, LOWEST, MANTISSA_BITS, SIDE
 from hookline.rows import HEADER
@@ -19,7 +20,7 @@ FLOATS = ("float32", "float64", "float16", "bfloat16")
 MAX_DIMS = 8
 
 
-def address(array: Any, strided: bool = False) -> Address | None:
+def address(array: Tensor, strided: bool = False) -> Address | None:
     """Where the values of an array lie; None where the C kernel can't read them, or where it is no array."""
     if not isinstance(array, np.ndarray) or array.dtype.name not in FLOATS or not array.dtype.isnative:
         return None

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from hookline.backends import arrays
 from hookline.backends.capabilities import Framework
+from hookline.backends.nouns import Model, Module, Tensor
 from hookline.backends.operators import Operator, OpListener
 from hookline.backends.protocol import Address, Label
 from hookline.backends.undoing import Undoing
@@ -35,7 +36,7 @@ class Immediate:
     def hooked(self, hook: Callable[..., Any], label: Label) -> Callable[..., Any]:
         return hook
 
-    def lasting(self, module: Any) -> Any:
+    def lasting(self, module: Module) -> Any:
         return module
 
     def settled(self) -> None:
@@ -50,7 +51,7 @@ class Defaults(Immediate):
     framework: Framework
     forward_name = "forward"
 
-    def host(self, tensor: Any) -> NDArray[Any]:
+    def host(self, tensor: Tensor) -> NDArray[Any]:
         """The values as a numpy array, in the tensor's own memory where that is possible."""
         raise NotImplementedError
 
@@ -58,26 +59,26 @@ class Defaults(Immediate):
         """A tensor with a copy of these values."""
         raise NotImplementedError
 
-    def snapshot(self, tensor: Any, device: Any = None, dtype: Any = None) -> Any:
+    def snapshot(self, tensor: Tensor, device: Any = None, dtype: Any = None) -> Any:
         """A copy that no later operation can change, without history."""
         raise NotImplementedError
 
-    def detached(self, tensor: Any) -> Any:
+    def detached(self, tensor: Tensor) -> Any:
         """The same values without history."""
         raise NotImplementedError
 
-    def callee(self, module: Any) -> Callable[..., Any]:
+    def callee(self, module: Module) -> Callable[..., Any]:
         fn: Callable[..., Any] = getattr(module, self.forward_name)
         return fn
 
     # Taps that few frameworks have a way for
 
     def place_state_hook(
-        self, undoing: Undoing, module: Any, when: tuple[str, str], fn: Callable[..., Any], label: Label
+        self, undoing: Undoing, module: Module, when: tuple[str, str], fn: Callable[..., Any], label: Label
     ) -> None:
         raise self.framework.unsupported("state_hooks")
 
-    def replace_forward(self, undoing: Undoing, module: Any, fn: Callable[..., Any], label: Label) -> None:
+    def replace_forward(self, undoing: Undoing, module: Module, fn: Callable[..., Any], label: Label) -> None:
         raise self.framework.unsupported("skip")
 
     def place_marks(self, undoing: Undoing, places: dict[str, Any], label: Label) -> None:
@@ -86,39 +87,41 @@ class Defaults(Immediate):
     def hear_marks(self, undoing: Undoing, listener: Callable[[str, Any], Any]) -> None:
         raise self.framework.unsupported("export")
 
-    def with_statistics(self, model: Any, places: dict[str, Any]) -> Any:
+    def with_statistics(self, model: Model, places: dict[str, Any]) -> Any:
         raise self.framework.unsupported("export")
 
-    def read_weight(self, tensor: Any) -> Any:
+    def read_weight(self, tensor: Tensor) -> Any:
         """What a parameter holds, to be written back by `write_weight`; its elements are the tensor's."""
         raise self.framework.unsupported("edit_weights")
 
-    def write_weight(self, tensor: Any, data: Any) -> None:
+    def write_weight(self, tensor: Tensor, data: Any) -> None:
         """Has a parameter hold `data`."""
         raise self.framework.unsupported("edit_weights")
 
-    def held_weights(self, model: Any, tensors: dict[str, Any]) -> list[PlainWeight]:
+    def held_weights(self, model: Model, tensors: dict[str, Any]) -> list[PlainWeight]:
         once = {id(tensor): tensor for tensor in tensors.values()}
         return [PlainWeight(tensor, self.read_weight, self.write_weight) for tensor in once.values()]
 
     def hear_parameters(
-        self, undoing: Undoing, module: Any, sink: Callable[[str, Any], None], label: Label
+        self, undoing: Undoing, module: Module, sink: Callable[[str, Any], None], label: Label
     ) -> None:
         raise self.framework.unsupported("param_grads")
 
-    def parameters_of(self, model: Any) -> dict[str, Any]:
+    def parameters_of(self, model: Model) -> dict[str, Any]:
         raise self.framework.unsupported("accumulated")
 
-    def hear_accumulated(self, undoing: Undoing, parameter: Any, fn: Callable[[Any], None], label: Label) -> None:
+    def hear_accumulated(
+        self, undoing: Undoing, parameter: Tensor, fn: Callable[[Any], None], label: Label
+    ) -> None:
         raise self.framework.unsupported("accumulated")
 
     def hear_steps(
-        self, undoing: Undoing, model: Any, before: Callable[..., None], after: Callable[[set[int]], None]
+        self, undoing: Undoing, model: Model, before: Callable[..., None], after: Callable[[set[int]], None]
     ) -> None:
         """No optimizer is heard: without steps told by hand, each call of the model is a step."""
 
     def hook_operators(
-        self, undoing: Undoing, model: Any, places: dict[str, Any], listener: OpListener, label: Label
+        self, undoing: Undoing, model: Model, places: dict[str, Any], listener: OpListener, label: Label
     ) -> None:
         raise self.framework.unsupported("ops")
 
@@ -133,17 +136,17 @@ class Defaults(Immediate):
     def owned(self, value: Any, source: Any, device: Any, dtype: Any) -> Any:
         return self.snapshot(value, device, dtype)
 
-    def gathered(self, tensor: Any) -> Any:
+    def gathered(self, tensor: Tensor) -> Any:
         return tensor
 
-    def version(self, tensor: Any) -> int:
+    def version(self, tensor: Tensor) -> int:
         """Never the same twice: nobody counts writes, so a tensor seen again may hold other values."""
         return next(_versions)
 
-    def shares_memory(self, tensor: Any, others: list[Any]) -> bool:
+    def shares_memory(self, tensor: Tensor, others: list[Any]) -> bool:
         return True  # it can't be told, and a copy too many is harmless
 
-    def nbytes(self, tensor: Any) -> int:
+    def nbytes(self, tensor: Tensor) -> int:
         return int(self.host(tensor).nbytes)
 
     def unlike(self, new: Any, old: Any) -> str:
@@ -157,19 +160,19 @@ class Defaults(Immediate):
 
     # Statistics, through numpy
 
-    def address(self, tensor: Any, strided: bool = False) -> Address | None:
+    def address(self, tensor: Tensor, strided: bool = False) -> Address | None:
         return arrays.address(tensor, strided)
 
-    def has_fractions(self, tensor: Any) -> bool:
+    def has_fractions(self, tensor: Tensor) -> bool:
         return self.host(tensor).dtype.kind not in "biu"
 
-    def reducible(self, tensor: Any) -> Any:
+    def reducible(self, tensor: Tensor) -> Any:
         return arrays.reducible(tensor if isinstance(tensor, np.ndarray) else self.host(self.detached(tensor)))
 
-    def reduced_on_device(self, tensor: Any, histogram: bool, dim: int | None = None) -> Any:
+    def reduced_on_device(self, tensor: Tensor, histogram: bool, dim: int | None = None) -> Any:
         return arrays.words(tensor, histogram, dim)
 
-    def scalars(self, functions: list[Callable[..., Any]], tensor: Any) -> Any:
+    def scalars(self, functions: list[Callable[..., Any]], tensor: Tensor) -> Any:
         """The results of `function(array, numpy)`."""
         return np.array([float(function(tensor, np)) for function in functions]).view(np.int64)
 
@@ -184,7 +187,7 @@ class Defaults(Immediate):
     def in_recompute(self, called: bool = False) -> bool:
         return False
 
-    def calls_under_way(self, module: Any) -> int:
+    def calls_under_way(self, module: Module) -> int:
         return 0
 
     def sequence_number(self) -> int:
@@ -195,16 +198,16 @@ class Defaults(Immediate):
 
     # Training
 
-    def gradient(self, parameter: Any) -> Any:
+    def gradient(self, parameter: Tensor) -> Any:
         return None
 
-    def value_of(self, parameter: Any) -> Any:
+    def value_of(self, parameter: Tensor) -> Any:
         return parameter
 
-    def update_of(self, parameter: Any, before: Any) -> Any:
+    def update_of(self, parameter: Tensor, before: Any) -> Any:
         return self.detached(parameter) - before
 
-    def lost(self, parameter: Any, before: Any, grad: Any) -> float | None:
+    def lost(self, parameter: Tensor, before: Any, grad: Tensor) -> float | None:
         after = self.detached(parameter)
         old, new = self.host(before), self.host(after)
         if self.nbytes(after) > 2 * new.size:

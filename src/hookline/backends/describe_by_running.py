@@ -13,6 +13,7 @@ from typing import Any
 
 from hookline.backends.capabilities import Framework
 from hookline.backends.facts import CallFact, ModuleFact, ParameterFact, RunFacts, TensorFact, described
+from hookline.backends.nouns import Model, Module, Tensor, Tree
 from hookline.backends.protocol import FunctionTap, Label, Wish
 from hookline.backends.undoing import Undoing, tidied
 from hookline.trees import map_leaves
@@ -32,38 +33,38 @@ class DescribeByRunning:
     tensor: type
     framework: Framework
 
-    def named_modules(self, model: Any) -> Iterable[tuple[str, Any]]:
+    def named_modules(self, model: Model) -> Iterable[tuple[str, Any]]:
         raise NotImplementedError
 
-    def own_parameters(self, module: Any) -> dict[str, Any]:
+    def own_parameters(self, module: Module) -> dict[str, Any]:
         raise NotImplementedError
 
     def place(self, undoing: Undoing, wishes: list[Wish]) -> None:
         raise NotImplementedError
 
-    def evaluating(self, model: Any) -> AbstractContextManager[None]:
+    def evaluating(self, model: Model) -> AbstractContextManager[None]:
         raise NotImplementedError
 
-    def is_training(self, model: Any) -> bool:
+    def is_training(self, model: Model) -> bool:
         raise NotImplementedError
 
-    def has_forward(self, module: Any) -> bool:
+    def has_forward(self, module: Module) -> bool:
         """Whether the module can be called; one that only holds others can't."""
         raise NotImplementedError
 
-    def zeros(self, model: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+    def zeros(self, model: Model, shape: tuple[int, ...], dtype: Any) -> Any:
         """A tensor of zeros; dtype None is the model's own floating one, "int64" stands for whole numbers."""
         raise NotImplementedError
 
-    def tensor_fact(self, tensor: Any) -> TensorFact:
+    def tensor_fact(self, tensor: Tensor) -> TensorFact:
         raise NotImplementedError
 
-    def is_trainable(self, parameter: Any) -> bool:
+    def is_trainable(self, parameter: Tensor) -> bool:
         return True
 
     # What these make
 
-    def modules_of(self, model: Any) -> list[ModuleFact]:
+    def modules_of(self, model: Model) -> list[ModuleFact]:
         """A fact for each module, in order of definition."""
         names: dict[int, list[str]] = {}
         modules: dict[int, Any] = {}
@@ -75,7 +76,7 @@ class DescribeByRunning:
             for own, module in zip(names.values(), modules.values(), strict=True)
         ]
 
-    def _held(self, module: Any) -> tuple[ParameterFact, ...]:
+    def _held(self, module: Module) -> tuple[ParameterFact, ...]:
         held = []
         for name, parameter in self.own_parameters(module).items():
             fact = self.tensor_fact(parameter)
@@ -89,14 +90,14 @@ class DescribeByRunning:
             )
         return tuple(held)
 
-    def described_input(self, model: Any, shape: tuple[int, ...], dtype: Any) -> Described:
+    def described_input(self, model: Model, shape: tuple[int, ...], dtype: Any) -> Described:
         return Described(shape, dtype)
 
-    def integers(self, tree: Any) -> Any:
+    def integers(self, tree: Tree) -> Any:
         return map_leaves(lambda given: Described(given.shape, "int64"), tree, Described)
 
     def traced_run(
-        self, model: Any, args: Any, kwargs: Any, *, real: bool = False, flow: bool = False
+        self, model: Model, args: Tree, kwargs: Any, *, real: bool = False, flow: bool = False
     ) -> RunFacts:
         """What a call of the model does; an error of the model is in the result, not raised."""
         args, kwargs = map_leaves(
@@ -117,7 +118,7 @@ class DescribeByRunning:
 
 @tidied
 def _run_within(
-    undoing: Undoing, backend: DescribeByRunning, calls: Calls, model: Any, args: Any, kwargs: Any
+    undoing: Undoing, backend: DescribeByRunning, calls: Calls, model: Model, args: Tree, kwargs: Any
 ) -> None:
     """Calls the model in inference, with its calls told."""
     backend.place(undoing, calls.wishes(backend.named_modules(model)))
@@ -145,7 +146,7 @@ class Calls:
                 wishes.append(Wish(module, FunctionTap(self.after, label)))
         return wishes
 
-    def before(self, module: Any, args: Any, kwargs: Any) -> None:
+    def before(self, module: Module, args: Tree, kwargs: Any) -> None:
         names = self.names[id(module)]
         parent = self.open[-1] if self.open else None
         name = names[0]
@@ -154,7 +155,7 @@ class Calls:
         self.open.append(len(self.calls))
         self.calls.append(CallFact(name, names[0], parent, self._facts(args), self._facts(kwargs)))
 
-    def after(self, module: Any, args: Any, kwargs: Any, output: Any) -> None:
+    def after(self, module: Module, args: Tree, kwargs: Any, output: Tree) -> None:
         name = self.names[id(module)][0]
         # A model may catch the error of a part and go on: that part's call never returns.
         while self.calls[self.open[-1]].module != name:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from hookline.backends.nouns import Tree
 from hookline.branches import inside
 from hookline.errors import Unsupported
 
@@ -96,7 +97,7 @@ class RunFacts:
     no_costs: Unsupported | None = None
 
 
-def described(tree: Any, tensor: type, fact: Callable[[Any], TensorFact], above: tuple[int, ...] = ()) -> Any:
+def described(tree: Tree, tensor: type, fact: Callable[[Any], TensorFact], above: tuple[int, ...] = ()) -> Any:
     """`tree` with a TensorFact for each tensor, in plain tuples, lists and dicts; small values stay.
 
     >>> described({"a": (1.5, None), "b": range(3)}, float, lambda x: TensorFact((), "float", "cpu", 8))

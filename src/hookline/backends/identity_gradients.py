@@ -14,6 +14,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from hookline.backends.nouns import Module, Tensor, Tree
 from hookline.backends.protocol import GradSink, JointSink
 from hookline.trees import leaves, map_leaves
 
@@ -31,7 +32,7 @@ class IdentityGradients:
 
     tensor: type
 
-    def tap(self, tensor: Any, fn: Callable[[Any], Any]) -> Any:
+    def tap(self, tensor: Tensor, fn: Callable[[Any], Any]) -> Any:
         """`tensor` to go on with; in the backward `fn(grad)` is called, and its result goes on, if not None."""
         raise NotImplementedError
 
@@ -39,34 +40,34 @@ class IdentityGradients:
         """The tensors to go on with; in the backward `fn(grads)` is called once, and what it returns goes on."""
         raise NotImplementedError
 
-    def is_live(self, tensor: Any) -> bool:
+    def is_live(self, tensor: Tensor) -> bool:
         """Whether a gradient may come to `tensor` from what is done with it now."""
         raise NotImplementedError
 
-    def live(self, tree: Any) -> tuple[Found, int]:
+    def live(self, tree: Tree) -> tuple[Found, int]:
         """The places of `tree` with a live tensor, and how many places there are."""
         every = list(leaves(tree, self.tensor))
         return [(number, leaf) for number, leaf in enumerate(every) if self.is_live(leaf)], len(every)
 
-    def needs_gradient(self, tree: Any) -> bool:
+    def needs_gradient(self, tree: Tree) -> bool:
         return bool(self.live(tree)[0])
 
-    def site_memory(self, module: Any) -> Any:
+    def site_memory(self, module: Module) -> Any:
         return None
 
-    def heard(self, output: Any, sink: GradSink, call: int = 0, references: int = 0) -> Any:
+    def heard(self, output: Tree, sink: GradSink, call: int = 0, references: int = 0) -> Any:
         """`output` to go on with; `sink` is told each gradient of it."""
         return self.heard_at(output, *self.live(output), sink)
 
-    def heard_at(self, tree: Any, found: Found, places: int, sink: GradSink) -> Any:
+    def heard_at(self, tree: Tree, found: Found, places: int, sink: GradSink) -> Any:
         """As `heard`, of the tensors that were found live."""
         return self.laid(tree, {number: self.tap(leaf, _told(sink, number)) for number, leaf in found})
 
-    def joined(self, output: Any, sink: JointSink, call: int = 0, references: int = 0) -> Any:
+    def joined(self, output: Tree, sink: JointSink, call: int = 0, references: int = 0) -> Any:
         """`output` to go on with; `sink` gets the gradients of all its places at once."""
         return self.joined_at(output, *self.live(output), sink)
 
-    def joined_at(self, tree: Any, found: Found, places: int, sink: JointSink) -> Any:
+    def joined_at(self, tree: Tree, found: Found, places: int, sink: JointSink) -> Any:
         """As `joined`, of the tensors that were found live."""
         if not found:
             return tree
@@ -85,7 +86,7 @@ class IdentityGradients:
         led: tuple[Any, ...] = self.joined(tensors, sink)
         return led
 
-    def laid(self, tree: Any, new: dict[int, Any]) -> Any:
+    def laid(self, tree: Tree, new: dict[int, Any]) -> Any:
         """`tree` with other tensors at the places of these numbers."""
         if not new:
             return tree
@@ -105,14 +106,14 @@ class Passage:
     ) -> None:
         self._tapping, self._inwards, self._on_output = tapping, inwards, on_output
 
-    def enter(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
+    def enter(self, args: Tree, kwargs: Any) -> tuple[Any, Any]:
         found, self.places = self._tapping.live((args, kwargs))
         self.live = len(found)
         self.remark = shared(found)
         both: tuple[Any, Any] = self._inwards((args, kwargs), found, self.places)
         return both
 
-    def leave(self, output: Any, call: int, references: int) -> Any:
+    def leave(self, output: Tree, call: int, references: int) -> Any:
         return self._tapping.heard(output, self._on_output)
 
 
@@ -122,7 +123,7 @@ def shared(found: Found) -> str | None:
 
 
 def _told(sink: GradSink, number: int) -> Callable[[Any], None]:
-    def tell(grad: Any) -> None:
+    def tell(grad: Tensor) -> None:
         if grad is not None:
             sink([number], grad)
 

@@ -11,6 +11,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+from hookline.backends.nouns import Module, Tree
+
 
 class Kwargs(list[Any]):
     """The dicts that stood for the kwargs of one call, in their order. Held by whoever waits for its end."""
@@ -27,7 +29,7 @@ class _Thread(threading.local):
 _thread = _Thread()
 
 
-def following(fn: Callable[..., Any], module: Any, args: Any, kwargs: Any) -> Any:
+def following(fn: Callable[..., Any], module: Module, args: Tree, kwargs: Any) -> Any:
     """fn(module, args, kwargs) of a tap before the forward, whose result may have other kwargs."""
     new = fn(module, args, kwargs)
     if new is not None and new[1] is not kwargs:

@@ -11,6 +11,8 @@ from collections.abc import Hashable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
+from hookline.backends.nouns import Tree
+
 FORWARD = "forward"
 BACKWARD = "backward"
 
@@ -144,5 +146,5 @@ class OpListener(Protocol):
     def before(self, step: Step, call: int, tensors: Sequence[Any], source: str | None) -> None:
         """An operator is about to run on these tensors."""
 
-    def after(self, step: Step, call: int, output: Any, source: str | None) -> None:
+    def after(self, step: Step, call: int, output: Tree, source: str | None) -> None:
         """An operator has run; `output` is a tensor, or a tuple or list of tensors and None."""

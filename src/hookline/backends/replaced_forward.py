@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any
 
 from hookline.backends.changing import changing
+from hookline.backends.nouns import Module
 from hookline.backends.tap import FunctionTap, Label, NotAFunction
 from hookline.backends.undoing import Undoing
 
@@ -42,7 +43,7 @@ class ReplacedForward:
     # No __dict__: what wraps it by functools.update_wrapper would get a copy of that.
     __slots__ = ("__weakref__", "_attribute", "_class_has", "_held", "_is_method", "before", "fn", "number", "tap")
 
-    def __init__(self, module: Any, attribute: str, fn: Callable[..., Any], label: Label) -> None:
+    def __init__(self, module: Module, attribute: str, fn: Callable[..., Any], label: Label) -> None:
         self._held, self._attribute = weakref.ref(module), attribute
         self.number = 0
         self.fn = fn
@@ -102,13 +103,13 @@ class ReplacedForward:
         else:
             object.__setattr__(module, self._attribute, self.before)
 
-    def _leave_to_others(self, module: Any) -> None:
+    def _leave_to_others(self, module: Module) -> None:
         """Somebody wrapped it: their forward leads here, and on. Where they noted it on the module, it goes."""
         for name, value in list(vars(module).items()):
             if value is self:
                 object.__setattr__(module, name, self.original)
 
-    def _of_class(self, module: Any) -> Any:
+    def _of_class(self, module: Module) -> Any:
         return self._class_has.__get__(module) if self._is_method else self._class_has
 
     def followed_original(self) -> Any:
@@ -129,7 +130,7 @@ class ReplacedForward:
         return getattr, (self._held(), self._attribute)
 
 
-def own_forward(module: Any, attribute: str) -> Any:
+def own_forward(module: Module, attribute: str) -> Any:
     """The forward in the instance's own __dict__; None where it has that of its class."""
     found = getattr(module, attribute)
     kind: Any = type(module)
@@ -138,7 +139,7 @@ def own_forward(module: Any, attribute: str) -> Any:
     return vars(module).get(attribute)
 
 
-def replaced(undoing: Undoing, attribute: str, module: Any, fn: Callable[..., Any], label: Label) -> None:
+def replaced(undoing: Undoing, attribute: str, module: Module, fn: Callable[..., Any], label: Label) -> None:
     """Has `fn(original_forward, *args, **kwargs)` run in place of the forward."""
     forward = ReplacedForward(module, attribute, fn, label)
     undoing.noted(forward.remove)

@@ -10,6 +10,7 @@ from functools import wraps
 from typing import Any, NamedTuple
 
 from hookline.backends.keywords import following
+from hookline.backends.nouns import Module, Tree
 from hookline.errors import Unsupported
 
 
@@ -144,7 +145,7 @@ def _whole_calls_only(call: Callable[..., Any], more: int) -> Callable[..., Any]
     """`call` of a tap that is called with `more` arguments than (module, args); with fewer it does nothing."""
 
     @wraps(call)
-    def called(tap: Tap, module: Any, args: Any, *rest: Any) -> Any:
+    def called(tap: Tap, module: Module, args: Tree, *rest: Any) -> Any:
         return call(tap, module, args, *rest) if len(rest) == more else None
 
     return called
@@ -210,7 +211,7 @@ class Inert:
     def __init__(self, *, stays: bool = False) -> None:
         self.stays = stays
 
-    def __call__(self, module: Any, *rest: Any) -> None:
+    def __call__(self, module: Module, *rest: Any) -> None:
         if self.stays:
             return
         for name, hooks in list(vars(module).items()):

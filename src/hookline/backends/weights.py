@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from hookline.backends.nouns import Tensor
+
 
 class HeldWeight(Protocol):
     """One parameter or buffer of a model, under all its names, that can hold other numbers for a while."""
@@ -48,7 +50,7 @@ class PlainWeight:
     7
     """
 
-    def __init__(self, tensor: Any, read: Callable[[Any], Any], write: Callable[[Any, Any], Any]) -> None:
+    def __init__(self, tensor: Tensor, read: Callable[[Any], Any], write: Callable[[Any, Any], Any]) -> None:
         self._tensor, self._read, self._write = tensor, read, write
         self._found: tuple[Any] | None = None
         self._holds = False

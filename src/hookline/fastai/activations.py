@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from hookline.backends import resolve
+from hookline.backends.nouns import Tensor
 from hookline.errors import InvalidArgument
 from hookline.fastai.callback import HookCallback
 from hookline.plots.axes import new_axes, pyplot
@@ -125,7 +126,7 @@ def _fetched(stored: list[Any]) -> list[Any]:
     return entries
 
 
-def _widest(tensor: Any) -> Any:
+def _widest(tensor: Tensor) -> Any:
     """The widest float dtype on the tensor's device."""
     import torch
 

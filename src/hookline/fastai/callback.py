@@ -14,6 +14,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Self
 
 from hookline.backends import resolve
+from hookline.backends.nouns import Model
 from hookline.backends.undoing import Undoing
 from hookline.errors import InvalidArgument
 from hookline.fastai.hooks import Hooks
@@ -131,7 +132,7 @@ class HookCallback:
 
     # In a plain loop
 
-    def attach(self, model: Any) -> Self:
+    def attach(self, model: Model) -> Self:
         """This callback, to be used in a `with` statement around a loop that trains `model`."""
         self.learn = Loop(model, self)
         return self
@@ -211,7 +212,7 @@ class HookCallback:
         return type(self).__name__
 
 
-def layers_of(model: Any, *, include_paramless: bool = False) -> list[Any]:
+def layers_of(model: Model, *, include_paramless: bool = False) -> list[Any]:
     """The modules of a model that have parameters of their own, each once, in order of definition.
 
     With `include_paramless` also those that have no parts.

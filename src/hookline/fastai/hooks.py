@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from hookline.backends import resolve
+from hookline.backends.nouns import Module, Tensor, Tree
 from hookline.backends.undoing import Undoing
 from hookline.hooks.placing import needs_callable
 from hookline.hooks.register import register_backward_hook, register_forward_hook
@@ -52,7 +53,7 @@ class Hook(Undoing):
         self.callback(setattr, self, "removed", True)
         self.hook = self.enter_context(register(m, self.hook_fn))
 
-    def hook_fn(self, module: Any, input: Any, output: Any) -> None:
+    def hook_fn(self, module: Module, input: Any, output: Tree) -> None:
         """Stores what `hook_func` makes of `module`, `input` and `output`."""
         if self.detach:
             tensor = self._backend.tensor
@@ -69,8 +70,8 @@ class Hook(Undoing):
             result = self.hook_func(module, input, output)
         self.stored = result
 
-    def _detached(self, tree: Any) -> Any:
-        def prepared(leaf: Any) -> Any:
+    def _detached(self, tree: Tree) -> Any:
+        def prepared(leaf: Tensor) -> Any:
             leaf = self._backend.detached(leaf)
             if self.gather:
                 leaf = self._backend.gathered(leaf)
@@ -120,7 +121,7 @@ class Hooks(Undoing):
         return iter(self.hooks)
 
 
-def hook_output(module: Any, detach: bool = True, cpu: bool = False, grad: bool = False) -> Hook:
+def hook_output(module: Module, detach: bool = True, cpu: bool = False, grad: bool = False) -> Hook:
     """A Hook that stores the output of `module`, or with `grad` the gradients of its outputs, a tuple."""
     return Hook(module, _output, is_forward=not grad, detach=detach, cpu=cpu)
 
@@ -130,5 +131,5 @@ def hook_outputs(modules: Iterable[Any], detach: bool = True, cpu: bool = False,
     return Hooks(modules, _output, is_forward=not grad, detach=detach, cpu=cpu)
 
 
-def _output(module: Any, input: Any, output: Any) -> Any:
+def _output(module: Module, input: Any, output: Tree) -> Any:
     return output

@@ -5,9 +5,9 @@ from __future__ import annotations
 import warnings
 import weakref
 from collections.abc import Callable
-from typing import Any
 
 from hookline.backends import resolve
+from hookline.backends.nouns import Model
 from hookline.backends.undoing import Undoing
 
 
@@ -20,7 +20,7 @@ class Loop:
 
     training = True
 
-    def __init__(self, model: Any, callback: Callable[[str], None]) -> None:
+    def __init__(self, model: Model, callback: Callable[[str], None]) -> None:
         self.model = model
         self.train_iter = 0
         self._backend = resolve(model)

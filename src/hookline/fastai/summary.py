@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from hookline.backends import resolve
+from hookline.backends.nouns import Model, Tree
 from hookline.backends.protocol import Backend
 from hookline.backends.undoing import Undoing, tidied
 from hookline.errors import InvalidArgument
@@ -102,7 +103,7 @@ def layer_info(learn: Any, *xb: Any, same: bool = False) -> list[tuple[Any, ...]
     model = getattr(learn, "model", learn)
     backend = resolve(model)
 
-    def told(layer: Any, inputs: Any, output: Any) -> tuple[Any, ...]:
+    def told(layer: Any, inputs: Any, output: Tree) -> tuple[Any, ...]:
         info = (type(layer).__name__, *total_params(layer), map_leaves(_shape, output, backend.tensor))
         return (*info, _keeps_shape(inputs, output)) if same else info
 
@@ -119,18 +120,18 @@ def _stored_by(undoing: Undoing, kind: Callable[..., Hooks], *args: Any, run: Ca
     return hooks.stored
 
 
-def _evaluated(backend: Backend, model: Any, args: Any) -> Any:
+def _evaluated(backend: Backend, model: Model, args: Tree) -> Any:
     with backend.evaluating(model):
         return model(*args)
 
 
-def _keeps_shape(inputs: tuple[Any, ...], output: Any) -> bool:
+def _keeps_shape(inputs: tuple[Any, ...], output: Tree) -> bool:
     """Whether a tensor came out that has the shape of the first one that went in, but for the batch."""
     shapes = [tuple(value.shape[1:]) for value in (*inputs[:1], output) if hasattr(value, "shape")]
     return len(shapes) == 2 and shapes[0] == shapes[1]
 
 
-def _leaves(model: Any) -> Iterator[Any]:
+def _leaves(model: Model) -> Iterator[Any]:
     named = list(resolve(model).named_modules(model))
     holders = {name.rpartition(".")[0] for name, _ in named if name}
     seen: set[int] = set()

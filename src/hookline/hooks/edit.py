@@ -11,6 +11,7 @@ from typing import Any
 
 from hookline.audit import Audit, AuditEntry
 from hookline.backends import resolve
+from hookline.backends.nouns import Model, Module
 from hookline.backends.protocol import COUNTING, Backend, FunctionTap, HeldWeight, Label, Needs, Rank, Wish
 from hookline.backends.undoing import Undoing
 from hookline.errors import InvalidArgument, NoSuchSite, WrongReplacement
@@ -42,7 +43,7 @@ skip = Skip()
 """As an edit: the module does not run and hands on its first argument, or what `skip(...)` was given."""
 
 
-def edit(model: Any, edits: Mapping[Any, Any]) -> Edits:
+def edit(model: Model, edits: Mapping[Any, Any]) -> Edits:
     """A context manager in which every edit of {site: change} is in force.
 
     A site is a name or glob, with a kind after a colon if it is not the output ("attn:input",
@@ -130,21 +131,21 @@ class SiteEdit:
     def _wishes(self, backend: Backend, session: Session, label: Label) -> list[Wish]:
         module = self.place_in_model.module
 
-        def output(module: Any, args: Any, output: Any) -> Any:
+        def output(module: Module, args: Any, output: Any) -> Any:
             return self._changed(backend, output) if session.sees_this_context() else None
 
-        def arguments(module: Any, args: Any, kwargs: Any) -> Any:
+        def arguments(module: Module, args: Any, kwargs: Any) -> Any:
             if not session.sees_this_context():
                 return None
             if self.kind == "kwargs":
                 return args, self._changed_kwargs(backend, module, args, kwargs)
             return self._changed_arguments(backend, module, args), kwargs
 
-        def grad_output(module: Any, grad_output: Any) -> Any:
+        def grad_output(module: Module, grad_output: Any) -> Any:
             self.fired += 1
             return self._asked(grad_output)
 
-        def grad_input(module: Any, grad_input: Any, grad_output: Any) -> Any:
+        def grad_input(module: Module, grad_input: Any, grad_output: Any) -> Any:
             self.fired += 1
             return self._asked(grad_input)
 
@@ -173,7 +174,7 @@ class SiteEdit:
             return checked(backend, new, old, self.site, "edit")
         return fitted(backend, new, old, self.site)
 
-    def _changed_arguments(self, backend: Backend, module: Any, old: tuple[Any, ...]) -> Any:
+    def _changed_arguments(self, backend: Backend, module: Module, old: tuple[Any, ...]) -> Any:
         new = self._asked(old)
         if new is None:
             return old
@@ -183,7 +184,7 @@ class SiteEdit:
             return checked_positional(backend, module, new, old, self.site, "edit")
         return fitted(backend, new, old, self.site)
 
-    def _changed_kwargs(self, backend: Backend, module: Any, args: Any, old: dict[str, Any]) -> dict[str, Any]:
+    def _changed_kwargs(self, backend: Backend, module: Module, args: Any, old: dict[str, Any]) -> dict[str, Any]:
         new = self._asked(old)
         if new is None:
             return old
@@ -208,7 +209,7 @@ class SkippedModule(SiteEdit):
         label = Label("edit", "skip of the module", self.name, line)
         module = self.place_in_model.module
 
-        def count(module: Any, args: Any) -> None:
+        def count(module: Module, args: Any) -> None:
             self.fired += session.sees_this_context()
 
         own = label._replace(owner="")  # a part of the skip, not one more thing that sits on the model
@@ -329,7 +330,7 @@ def _once(edits: list[SiteEdit]) -> list[SiteEdit]:
 
 
 def _weight_edits(
-    backend: Backend, model: Any, tensors: dict[str, Any], wanted: list[str], change: Any
+    backend: Backend, model: Model, tensors: dict[str, Any], wanted: list[str], change: Any
 ) -> list[SiteEdit]:
     """For each tensor among the `wanted` names an edit, under all those of its names."""
     names: dict[int, list[str]] = {}
@@ -344,7 +345,7 @@ def _weight_edits(
 
 
 def _parsed(
-    backend: Backend, model: Any, tree: Tree, tensors: dict[str, Any], key: Any, change: Any
+    backend: Backend, model: Model, tree: Tree, tensors: dict[str, Any], key: Any, change: Any
 ) -> list[SiteEdit]:
     """The edits that one entry of the dict means; `tensors` is filled where weights are looked for."""
     if change is None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hookline.backends import resolve
+from hookline.backends.nouns import Model, Tensor
 from hookline.backends.operators import Operator, Step
 from hookline.backends.protocol import Backend, Label
 from hookline.errors import HooklineError, InvalidArgument
@@ -49,7 +50,7 @@ class OpEvent:
 
 
 def register_op_hook(
-    model: Any,
+    model: Model,
     callback: Callable[..., Any],
     where: Any = None,
     *,
@@ -160,7 +161,7 @@ class Caller:
                 if isinstance(tensor, self._tensor):
                     self._tell(step, call, "output", index, tensor, source)
 
-    def _tell(self, step: Step, call: int, role: str, index: int, tensor: Any, source: str | None) -> None:
+    def _tell(self, step: Step, call: int, role: str, index: int, tensor: Tensor, source: str | None) -> None:
         name = step.node(call, role, index)
         try:
             self.callback(name, step.operator.name, self._copy(tensor))
@@ -175,7 +176,7 @@ class EventCaller(Caller):
 
     sources = True
 
-    def _tell(self, step: Step, call: int, role: str, index: int, tensor: Any, source: str | None) -> None:
+    def _tell(self, step: Step, call: int, role: str, index: int, tensor: Tensor, source: str | None) -> None:
         name, operator = step.node(call, role, index), step.operator
         event = OpEvent(
             name=name,

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from hookline.backends import resolve
+from hookline.backends.nouns import Model, Tensor
 from hookline.backends.protocol import Label
 from hookline.backends.undoing import Undoing
 from hookline.errors import InvalidArgument, NoSuchSite, WrongReplacement
@@ -19,7 +20,7 @@ from hookline.hooks.replacing import called
 from hookline.hooks.select import Tree, select
 
 
-def register_post_accumulate_grad_hook(model: Any, hook: Callable[[Any], None], where: Any = None) -> Handle:
+def register_post_accumulate_grad_hook(model: Model, hook: Callable[[Any], None], where: Any = None) -> Handle:
     """A Handle; `hook(parameter)` runs as soon as a backward has added to `parameter.grad`.
 
     `where` means parameters: by their own names ("**.weight"), or with a module that holds them, as modules are
@@ -62,7 +63,7 @@ def register_post_accumulate_grad_hook(model: Any, hook: Callable[[Any], None], 
     return attached(hear)
 
 
-def _run(site: str, kind: str, hook: Callable[[Any], Any], parameter: Any) -> None:
+def _run(site: str, kind: str, hook: Callable[[Any], Any], parameter: Tensor) -> None:
     result = called(site, kind, hook, parameter)
     if result is not None and result is not parameter:  # as `parameter.add_(...)` returns it
         came = f"returned a {type(result).__name__}, which replaces nothing"

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from hookline.backends import resolve
+from hookline.backends.nouns import Model, Module
 from hookline.backends.protocol import Backend, Label, Rank, Tap, Wish
 from hookline.errors import HooklineError
 from hookline.hooks.gradients import InputGradients, OutputGradients
@@ -22,7 +23,7 @@ Hook = Callable[..., Any]
 
 
 def register_forward_pre_hook(
-    model: Any, hook: Hook, where: Any = None, *, prepend: bool = False, with_kwargs: bool = False
+    model: Model, hook: Hook, where: Any = None, *, prepend: bool = False, with_kwargs: bool = False
 ) -> Handle:
     """A Handle; `hook(module, args)` runs before each forward and may return other arguments.
 
@@ -44,7 +45,7 @@ def register_forward_pre_hook(
 
 
 def register_forward_hook(
-    model: Any,
+    model: Model,
     hook: Hook,
     where: Any = None,
     *,
@@ -74,7 +75,7 @@ def register_forward_hook(
     return _place(model, where, name, "forward hook", needs, wishes, prepend)
 
 
-def register_backward_pre_hook(model: Any, hook: Hook, where: Any = None, *, prepend: bool = False) -> Handle:
+def register_backward_pre_hook(model: Model, hook: Hook, where: Any = None, *, prepend: bool = False) -> Handle:
     """A Handle; `hook(module, grad_output)` runs before the module's backward and may return another.
 
     `grad_output` is a tuple: along the output if that is one, else with the output's gradient in it.
@@ -90,7 +91,7 @@ def register_backward_pre_hook(model: Any, hook: Hook, where: Any = None, *, pre
 
 
 def register_backward_hook(
-    model: Any, hook: Hook, where: Any = None, *, prepend: bool = False, original: bool = False
+    model: Model, hook: Hook, where: Any = None, *, prepend: bool = False, original: bool = False
 ) -> Handle:
     """A Handle; `hook(module, grad_input, grad_output)` runs after the module's backward.
 
@@ -109,7 +110,7 @@ def register_backward_hook(
     return _place(model, where, name, "backward hook", needs, wishes, prepend)
 
 
-def installed(model: Any) -> list[Label]:
+def installed(model: Model) -> list[Label]:
     """Everything of hookline that sits on this model: owner, kind, site and where it was placed.
 
     >>> import torch
@@ -130,7 +131,7 @@ def _one_tap(
 
 
 def _place(
-    model: Any,
+    model: Model,
     where: Any,
     owner: str,
     kind: str,
@@ -175,7 +176,7 @@ class PreHook(HookTap):
     after = False
     kwargs = False
 
-    def __call__(self, module: Any, args: Any) -> Any:
+    def __call__(self, module: Module, args: Any) -> Any:
         try:
             new = self.hook(module, args)
         except HooklineError:
@@ -190,7 +191,7 @@ class PreHook(HookTap):
 class PreHookWithKwargs(HookTap):
     after = False
 
-    def __call__(self, module: Any, args: Any, kwargs: Any) -> Any:
+    def __call__(self, module: Module, args: Any, kwargs: Any) -> Any:
         try:
             new = self.hook(module, args, kwargs)
         except HooklineError:
@@ -205,7 +206,7 @@ class PreHookWithKwargs(HookTap):
 class PostHook(HookTap):
     kwargs = False
 
-    def __call__(self, module: Any, args: Any, output: Any) -> Any:
+    def __call__(self, module: Module, args: Any, output: Any) -> Any:
         try:
             new = self.hook(module, args, output)
         except HooklineError:
@@ -216,7 +217,7 @@ class PostHook(HookTap):
 
 
 class PostHookWithKwargs(HookTap):
-    def __call__(self, module: Any, args: Any, kwargs: Any, output: Any) -> Any:
+    def __call__(self, module: Module, args: Any, kwargs: Any, output: Any) -> Any:
         try:
             new = self.hook(module, args, kwargs, output)
         except HooklineError:

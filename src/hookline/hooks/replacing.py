@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from hookline.backends.nouns import Module, Tree
 from hookline.backends.protocol import Backend, Label
 from hookline.errors import HookError, HooklineError, WrongReplacement
 from hookline.trees import ONE, filled, mismatch, slotted, unfilled
@@ -40,7 +41,7 @@ def _irreplaceable(site: str, kind: str, reason: str) -> WrongReplacement:
 
 
 def checked_arguments(
-    backend: Backend, module: Any, new: tuple[Any, Any], old: tuple[Any, Any], site: str, kind: str
+    backend: Backend, module: Module, new: tuple[Any, Any], old: tuple[Any, Any], site: str, kind: str
 ) -> tuple[Any, Any]:
     """`new`, a pair (args, kwargs), if the module can be called with it in place of `old`.
 
@@ -60,7 +61,7 @@ def checked_arguments(
 
 
 def checked_positional(
-    backend: Backend, module: Any, new: tuple[Any, ...], old: tuple[Any, ...], site: str, kind: str
+    backend: Backend, module: Module, new: tuple[Any, ...], old: tuple[Any, ...], site: str, kind: str
 ) -> tuple[Any, ...]:
     """The arguments `new` if they can stand in for `old`; there may be more of them, if the forward takes that.
 
@@ -74,7 +75,7 @@ def checked_positional(
     return new
 
 
-def not_taken(backend: Backend, module: Any, args: Any, kwargs: Any = None) -> str:
+def not_taken(backend: Backend, module: Module, args: Tree, kwargs: Any = None) -> str:
     """Why the module's forward can't be called with these arguments; empty if it can.
 
     Where `kwargs` is None, they are not known.
@@ -109,7 +110,7 @@ class Gradients:
 
     __slots__ = ("_backend", "_kind", "_single", "_site", "_template", "_tuple", "places")
 
-    def __init__(self, backend: Backend, tree: Any, site: str, kind: str, *, wrap: bool) -> None:
+    def __init__(self, backend: Backend, tree: Tree, site: str, kind: str, *, wrap: bool) -> None:
         self._backend = backend
         self._site = site
         self._kind = kind
@@ -166,7 +167,7 @@ class Shapes:
         self._bare: Gradients | None = None
         self._in_tuple: Gradients | None = None
 
-    def of(self, tree: Any) -> Gradients:
+    def of(self, tree: Tree) -> Gradients:
         """The Gradients for a structure like `tree`."""
         if type(tree) is self._tensor:
             self._bare = self._bare or self._make(tree)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hookline.backends import resolve
+from hookline.backends.nouns import Model
 from hookline.hooks.select import Tree, select
 
 
@@ -33,7 +34,7 @@ class Sites(dict[str, str]):
         return "\n".join(lines)
 
 
-def sites(model: Any, where: Any = "**") -> Sites:
+def sites(model: Model, where: Any = "**") -> Sites:
     """The Sites that `where` selects, as `record`, `watch` and the other verbs understand it; nothing is attached.
 
     >>> import torch

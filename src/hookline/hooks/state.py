@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from hookline.backends import resolve
+from hookline.backends.nouns import Model
 from hookline.backends.protocol import Label
 from hookline.backends.undoing import Undoing
 from hookline.errors import WrongReplacement
@@ -16,17 +17,17 @@ from hookline.hooks.replacing import called
 from hookline.hooks.select import Tree, select
 
 
-def register_state_dict_pre_hook(model: Any, hook: Callable[..., Any], where: Any = None) -> Handle:
+def register_state_dict_pre_hook(model: Model, hook: Callable[..., Any], where: Any = None) -> Handle:
     """A Handle; `hook(module, prefix, keep_vars)` runs before the module writes its state dict."""
     return _register(model, hook, where, ("save", "pre"), 3)
 
 
-def register_state_dict_post_hook(model: Any, hook: Callable[..., Any], where: Any = None) -> Handle:
+def register_state_dict_post_hook(model: Model, hook: Callable[..., Any], where: Any = None) -> Handle:
     """A Handle; `hook(module, state_dict, prefix, local_metadata)` may change `state_dict` in place."""
     return _register(model, hook, where, ("save", "post"), 4)
 
 
-def register_load_state_dict_pre_hook(model: Any, hook: Callable[..., Any], where: Any = None) -> Handle:
+def register_load_state_dict_pre_hook(model: Model, hook: Callable[..., Any], where: Any = None) -> Handle:
     """A Handle; the hook may change `state_dict` in place before the module reads it.
 
     It is called as hook(module, state_dict, prefix, local_metadata, strict, missing_keys,
@@ -35,12 +36,12 @@ def register_load_state_dict_pre_hook(model: Any, hook: Callable[..., Any], wher
     return _register(model, hook, where, ("load", "pre"), 8)
 
 
-def register_load_state_dict_post_hook(model: Any, hook: Callable[..., Any], where: Any = None) -> Handle:
+def register_load_state_dict_post_hook(model: Model, hook: Callable[..., Any], where: Any = None) -> Handle:
     """A Handle; `hook(module, incompatible_keys)` runs after loading and may change those lists."""
     return _register(model, hook, where, ("load", "post"), 2)
 
 
-def _register(model: Any, hook: Callable[..., Any], where: Any, when: tuple[str, str], count: int) -> Handle:
+def _register(model: Model, hook: Callable[..., Any], where: Any, when: tuple[str, str], count: int) -> Handle:
     kind = f"state-dict hook ({when[1]}-{when[0]})"
     needs_callable(f"a {kind}", "hook", hook, count)
     backend = resolve(model)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from hookline import bins
 from hookline.backends import of_tensor
+from hookline.backends.nouns import Tensor
 from hookline.backends.protocol import Backend
 from hookline.errors import InvalidArgument
 from hookline.lines.kernel import active
@@ -39,7 +40,7 @@ class Reduced:
         self.scalars: Any = None
 
 
-def reduce(tensor: Any, histogram: bool = True, extra: Iterable[str] = (), into: int | None = None) -> Reduced:
+def reduce(tensor: Tensor, histogram: bool = True, extra: Iterable[str] = (), into: int | None = None) -> Reduced:
     """The statistics of all values of `tensor`, to be read by `collect`.
 
     On the CPU it is one pass of the C kernel; elsewhere, or without the kernel, operations of the framework
@@ -76,7 +77,7 @@ def reduce(tensor: Any, histogram: bool = True, extra: Iterable[str] = (), into:
     return reduced
 
 
-def reduce_channels(tensor: Any, dim: int = 1, histogram: bool = False) -> Reduced:
+def reduce_channels(tensor: Tensor, dim: int = 1, histogram: bool = False) -> Reduced:
     """The statistics of each slice along `dim`, to be read by `collect_channels`.
 
     >>> import torch
@@ -96,7 +97,7 @@ def reduce_channels(tensor: Any, dim: int = 1, histogram: bool = False) -> Reduc
     return Reduced(backend, kernel.reduce_channels(address, dim, histogram), histogram)
 
 
-def words_of(array: Any, histogram: bool, dim: int | None = None) -> NDArray[np.int64]:
+def words_of(array: Tensor, histogram: bool, dim: int | None = None) -> NDArray[np.int64]:
     """The words of a numpy array's statistics; with `dim` a row for each of its indices.
 
     >>> Stats.from_words(words_of(np.array([3.0, 4.0]), True)).row()["l2"]
@@ -149,6 +150,6 @@ def _extra(one: Reduced, scalars: Any) -> Mapping[str, Extra] | None:
     return {f.name: Extra(value, f.merge or "mean") for f, value in zip(one.extra, numbers, strict=True)}
 
 
-def _backend_of(tensor: Any) -> Backend:
+def _backend_of(tensor: Tensor) -> Backend:
     backend = _backends[type(tensor)] = of_tensor(tensor)
     return backend

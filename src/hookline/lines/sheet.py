@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from itertools import count
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hookline import bins
+from hookline.backends.nouns import Tensor
 from hookline.lines.reduce import Reduced, fetched, reduce
 from hookline.lines.stats import Extra
 from hookline.rows import HEADER
@@ -43,7 +43,7 @@ class Sheet:
         self._next = count()
         self._elsewhere: dict[int, Reduced] = {}
 
-    def reduce(self, tensor: Any, extra: Iterable[str] = ()) -> int:
+    def reduce(self, tensor: Tensor, extra: Iterable[str] = ()) -> int:
         """The number of the line that has the tensor's statistics from now on."""
         line = next(self._next)
         into = self._address + 8 * self._width * line if line < self._lines else None

@@ -10,6 +10,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from hookline.backends.nouns import Model
 from hookline.backends.protocol import Backend
 from hookline.errors import InvalidArgument
 
@@ -31,7 +32,7 @@ def is_shape(value: Any) -> bool:
     return isinstance(value, (tuple, list)) and len(value) > 0 and all(type(size) is int for size in value)
 
 
-def prepare(backend: Backend, model: Any, inputs: tuple[Any, ...], kwargs: dict[str, Any], dtype: Any) -> Inputs:
+def prepare(backend: Backend, model: Model, inputs: tuple[Any, ...], kwargs: dict[str, Any], dtype: Any) -> Inputs:
     """The arguments that `inputs` and `kwargs` mean; `dtype` is for shapes, one for all or one for each."""
     reader = _Reader(backend, model, dtype)
     args = [reader.read(value) for value in inputs]
@@ -47,7 +48,7 @@ def prepare(backend: Backend, model: Any, inputs: tuple[Any, ...], kwargs: dict[
 class _Reader:
     """Puts descriptions of inputs in the place of shapes; `found` says whether there were any."""
 
-    def __init__(self, backend: Backend, model: Any, dtype: Any) -> None:
+    def __init__(self, backend: Backend, model: Model, dtype: Any) -> None:
         self._backend, self._model, self._dtype = backend, model, dtype
         # A list with one dtype for each shape is taken from the front, shape by shape.
         self._one_each = isinstance(dtype, (list, tuple))

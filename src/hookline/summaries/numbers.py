@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hookline.backends.facts import TensorFact
+from hookline.backends.nouns import Tree
 
 
 def scaled(number: int, units: str = " kMGTP", step: int = 1000) -> str:
@@ -50,7 +51,7 @@ def percent(part: int, whole: int) -> str:
     return f"{share:.1f} %" if share >= 0.05 else "<0.1 %"
 
 
-def shapes(tree: Any) -> str:
+def shapes(tree: Tree) -> str:
     """The shapes in a structure.
 
     >>> fact = TensorFact((1, 10), "float32", "cpu", 40)
@@ -66,7 +67,7 @@ def shapes(tree: Any) -> str:
     return str(tree)
 
 
-def arguments(args: Any, kwargs: Any) -> str:
+def arguments(args: Tree, kwargs: Any) -> str:
     """The shapes of a call's arguments.
 
     >>> fact = TensorFact((1, 10), "float32", "cpu", 40)
@@ -78,7 +79,7 @@ def arguments(args: Any, kwargs: Any) -> str:
     )
 
 
-def plain(tree: Any) -> Any:
+def plain(tree: Tree) -> Any:
     """A structure of facts as JSON has it: a shape is a list of numbers.
 
     >>> plain({"a": (TensorFact((1, 2), "float32", "cpu", 8), None)})

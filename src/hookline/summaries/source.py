@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hookline.backends import resolve
+from hookline.backends.nouns import Module
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class Source:
         )
 
 
-def source(module: Any) -> Source:
+def source(module: Module) -> Source:
     """The Source of the forward of `module`, the code that a call of it runs; of a function, its own.
 
     Inherited forwards name the class that has them, decorated ones are shown without the decorator's

@@ -14,6 +14,7 @@ from typing import Any
 
 from hookline.backends import resolve
 from hookline.backends.facts import RunFacts
+from hookline.backends.nouns import Model
 from hookline.backends.protocol import Backend
 from hookline.backends.undoing import Undoing, tidied
 from hookline.errors import ForwardError, InvalidArgument
@@ -34,7 +35,7 @@ NARROWEST = 24
 
 
 def summary(
-    model: Any,
+    model: Model,
     *inputs: Any,
     depth: int | None = None,
     columns: Iterable[str] | str | None = None,
@@ -79,7 +80,7 @@ def _traced_alone(undoing: Undoing, traced: Callable[[], RunFacts]) -> RunFacts:
 
 
 def run(
-    backend: Backend, model: Any, inputs: Inputs, *, retry: bool = False, real: bool = False, flow: bool = False
+    backend: Backend, model: Model, inputs: Inputs, *, retry: bool = False, real: bool = False, flow: bool = False
 ) -> RunFacts:
     """The facts of one run. With `retry`, shapes that fail in a table of ids are tried as integers."""
     facts = _traced_alone(partial(backend.traced_run, model, inputs.args, inputs.kwargs, real=real, flow=flow))

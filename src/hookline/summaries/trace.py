@@ -12,6 +12,7 @@ from typing import Any, overload
 
 from hookline.backends import resolve
 from hookline.backends.facts import CallFact, RunFacts
+from hookline.backends.nouns import Model
 from hookline.summaries.drawing import Node, drawn
 from hookline.summaries.inputs import of_learner, prepare
 from hookline.summaries.numbers import arguments, shapes
@@ -34,7 +35,7 @@ class Step:
         return f"{self.name or '(model)'} ({self.type}{again}): {self.input} -> {self.output}"
 
 
-def trace(model: Any, *inputs: Any, dtype: Any = None, real: bool = False, **kwargs: Any) -> Trace:
+def trace(model: Model, *inputs: Any, dtype: Any = None, real: bool = False, **kwargs: Any) -> Trace:
     """The Trace of `model` on these inputs, which are given as `summary` takes them.
 
     >>> import torch

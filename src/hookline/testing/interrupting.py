@@ -10,6 +10,7 @@ from types import FrameType
 from typing import Any
 
 import hookline
+from hookline.backends.nouns import Model
 
 SOURCE = str(Path(hookline.__file__).parent)
 TESTING = str(Path(SOURCE, "testing"))
@@ -34,7 +35,7 @@ class Action:
         self._block, self._use, self._spared = block, use, spared
         self.phase = ""
 
-    def __call__(self, model: Any) -> None:
+    def __call__(self, model: Model) -> None:
         self.phase = "enter"
         with self._block(model):
             self.phase = "use"
@@ -42,7 +43,7 @@ class Action:
             self.phase = "leave"
         self.phase = ""
 
-    def lines(self, model: Any) -> list[Place]:
+    def lines(self, model: Model) -> list[Place]:
         """Every line of hookline that it runs, as often as it does."""
         found: list[Place] = []
 
@@ -54,7 +55,7 @@ class Action:
         _traced(at_line, lambda: self(model))
         return found
 
-    def cut(self, model: Any, number: int) -> bool:
+    def cut(self, model: Model, number: int) -> bool:
         """Runs it with a KeyboardInterrupt at that line, counted from 0; whether the interrupt came out."""
         return cut(number + 1, lambda: self(model), self._spared)
 

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any
 
 from hookline.audit import Audit
+from hookline.backends.nouns import Model, Module, Tensor
 from hookline.backends.protocol import COUNTING, Backend, FunctionTap, Label, Rank, Wish
 from hookline.backends.undoing import Undoing
 from hookline.errors import InvalidArgument
@@ -41,7 +42,7 @@ class Watch(Reading, Enterable, Undoing):
     def __init__(
         self,
         backend: Backend,
-        model: Any,
+        model: Model,
         tree: Tree,
         places: list[Place],
         schedule: Schedule,
@@ -234,7 +235,7 @@ class Watch(Reading, Enterable, Undoing):
 
     # What happens in a step
 
-    def unscaled(self, grad: Any) -> Any:
+    def unscaled(self, grad: Tensor) -> Any:
         """A gradient without the factor of the GradScaler."""
         if self._scaler is None:
             return grad
@@ -253,11 +254,11 @@ class Watch(Reading, Enterable, Undoing):
         mine = opened()  # also when the block is being left: compiled code tells of its last calls then
         return (not mine or self.session.number in mine) and not self.backend.in_recompute(True)
 
-    def _part_begins(self, module: Any, args: Any) -> None:
+    def _part_begins(self, module: Module, args: Any) -> None:
         if self._clock.is_due and self._is_mine():
             self.finish_step()
 
-    def _forward_begins(self, module: Any, args: Any) -> None:
+    def _forward_begins(self, module: Module, args: Any) -> None:
         if not self._is_mine():
             return
         if self._clock.is_new_forward(partial(self.backend.calls_under_way, module)):
@@ -266,7 +267,7 @@ class Watch(Reading, Enterable, Undoing):
             self._mode = self.mode
         self._clock.begin_forward()
 
-    def _forward_ends(self, module: Any, args: Any, output: Any) -> None:
+    def _forward_ends(self, module: Module, args: Any, output: Any) -> None:
         if not self._is_mine():
             return
         trains = partial(self.backend.needs_gradient, output)

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from hookline.backends.nouns import Tensor, Tree
 from hookline.backends.operators import FORWARD, Operator, Step
 from hookline.hooks.ops import Chosen
 from hookline.watching.steps import Key
@@ -42,7 +43,7 @@ class WatchedOps:
     def before(self, step: Step, call: int, tensors: Sequence[Any], source: str | None) -> None:
         """Inputs are not watched."""
 
-    def after(self, step: Step, call: int, output: Any, source: str | None) -> None:
+    def after(self, step: Step, call: int, output: Tree, source: str | None) -> None:
         watch = self._watch
         if not watch.is_open or step.site in self.broken:
             return
@@ -53,7 +54,7 @@ class WatchedOps:
                 key = Key(step.site, f"{kind}{index}" if index else kind, call, watch.mode)
                 self._reduce(key, value, scaled=step.phase != FORWARD)
 
-    def _reduce(self, key: Key, tensor: Any, *, scaled: bool) -> None:
+    def _reduce(self, key: Key, tensor: Tensor, *, scaled: bool) -> None:
         try:
             # An operator that writes in place is seen before torch counts its write.
             self._watch.gathered.forget_latest()

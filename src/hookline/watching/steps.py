@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hookline.alone import Alone
+from hookline.backends.nouns import Tensor
 from hookline.backends.protocol import Figures
 from hookline.lines import Reduced, Stats, collect, reduce, reduce_channels
 from hookline.lines.columns import columns_of, histograms_of
@@ -107,7 +108,7 @@ class Gathered:
     def __bool__(self) -> bool:
         return bool(self._step.lines)
 
-    def add(self, key: Key, tensor: Any) -> None:
+    def add(self, key: Key, tensor: Tensor) -> None:
         """Reduces a tensor; nothing of it is kept but a few numbers, on its own device."""
         dim = self._wanted.channels
         channels = None
@@ -116,7 +117,7 @@ class Gathered:
         while not self._take(key, *self._line_of(tensor), channels):
             pass  # the step ended meanwhile, in another thread: the tensor is one of the next
 
-    def _line_of(self, tensor: Any) -> tuple[Sheet, int]:
+    def _line_of(self, tensor: Tensor) -> tuple[Sheet, int]:
         """Where the statistics of a tensor are."""
         latest, sheet = self._latest, self._step.sheet
         if (
@@ -133,7 +134,7 @@ class Gathered:
             self._latest = weakref.ref(tensor), self._writes(tensor), sheet, line
         return sheet, line
 
-    def _reduced(self, sheet: Sheet, tensor: Any) -> int:
+    def _reduced(self, sheet: Sheet, tensor: Tensor) -> int:
         """The line of a tensor's reduction; of a user's statistics those that work on it."""
         try:
             return sheet.reduce(tensor, self._on_tensors)

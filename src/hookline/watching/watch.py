@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hookline.backends import resolve
+from hookline.backends.nouns import Model
 from hookline.hooks.ops import Chosen, Ops
 from hookline.hooks.placing import renamed
 from hookline.hooks.select import Tree, select
@@ -26,7 +27,7 @@ HISTORY = 1000
 
 
 def watch(
-    model: Any,
+    model: Model,
     where: Any = "**",
     *,
     every: int | Schedule = 1,

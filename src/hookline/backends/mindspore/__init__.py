@@ -25,6 +25,7 @@ from hookline.backends.mindspore import (
     values,
 )
 from hookline.backends.mindspore.constructs import replace_construct
+from hookline.backends.nouns import Tensor
 from hookline.backends.protocol import Backend, GradSink, JointSink
 from hookline.backends.tap import FunctionTap, Label
 from hookline.backends.undoing import Undoing
@@ -99,7 +100,7 @@ class MindSporeBackend(IdentityGradients, DescribeByRunning, Defaults):
     def is_training(self, model: nn.Cell) -> bool:
         return bool(model.training)
 
-    def is_trainable(self, parameter: Any) -> bool:
+    def is_trainable(self, parameter: Tensor) -> bool:
         return bool(parameter.requires_grad)
 
     def nbytes(self, tensor: ms.Tensor) -> int:

@@ -15,6 +15,7 @@ from mindspore import ops
 
 from hookline.backends.identity_gradients import IdentityGradients, Passage
 from hookline.backends.mindspore import compat
+from hookline.backends.nouns import Tensor
 from hookline.backends.protocol import GradSink, JointSink
 
 
@@ -59,7 +60,7 @@ class JoinedInputs(Passage):
         self._arrived = True
         return self._sink(grads)
 
-    def _told(self, numbers: Sequence[int], grad: Any) -> None:
+    def _told(self, numbers: Sequence[int], grad: Tensor) -> None:
         self._told_output(numbers, grad)
         if self.live and not self._waiting:
             self._waiting, self._arrived = True, False

@@ -24,6 +24,7 @@ from hookline.backends.mindspore.constructs import ReplacedConstruct
 from hookline.backends.mindspore.failing import clean_after_failures
 from hookline.backends.mindspore.gradients import is_live, tap
 from hookline.backends.mindspore.modules import walk
+from hookline.backends.nouns import Tree
 from hookline.backends.operators import BACKWARD, FORWARD, Operator, OpListener, Scope, Step
 from hookline.backends.tap import Label
 from hookline.backends.undoing import Undoing
@@ -134,7 +135,7 @@ class OperatorMode(ms.MsDispatchMode):  # type: ignore[misc]
 
     # Operators
 
-    def __ms_dispatch__(self, func: Any, args: Any, kwargs: Any = None) -> Any:
+    def __ms_dispatch__(self, func: Any, args: Tree, kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         found = None if self.local.quiet or not self.open else self._step(func)
         if found is None or not found[1].wanted:
@@ -196,7 +197,7 @@ class _ToldConstruct(ReplacedConstruct):
 
     _called = __call__
 
-    def _within(self, outer: Scope | None, args: Any, kwargs: Any) -> Any:
+    def _within(self, outer: Scope | None, args: Tree, kwargs: Any) -> Any:
         mode = self._mode
         scope = mode.enter(self._name)
         try:
@@ -206,6 +207,6 @@ class _ToldConstruct(ReplacedConstruct):
         finally:
             mode.leave(scope)
 
-    def _led(self, tree: Any, mark: Callable[[Any], None]) -> Any:
+    def _led(self, tree: Tree, mark: Callable[[Any], None]) -> Any:
         with self._mode.quiet():
             return map_leaves(lambda leaf: tap(leaf, mark) if is_live(leaf) else leaf, tree, ms.Tensor)

@@ -14,6 +14,7 @@ from hookline.backends.changing import changing
 from hookline.backends.mindspore import compat
 from hookline.backends.mindspore.constructs import refused
 from hookline.backends.mindspore.failing import clean_after_failures
+from hookline.backends.nouns import Module, Tree
 from hookline.backends.tap import Rank, Tap, Wish, backwards_in_order, put_in_order
 from hookline.backends.undoing import Undoing
 
@@ -32,7 +33,7 @@ class Dispatcher:
         self.taps: tuple[Tap, ...] = ()
         self.running = 0
 
-    def __call__(self, cell: Any, *rest: Any) -> Any:
+    def __call__(self, cell: Module, *rest: Any) -> Any:
         if not self.taps:
             return None
         self.running += 1
@@ -41,7 +42,7 @@ class Dispatcher:
         finally:
             self.running -= 1
 
-    def run(self, cell: Any, *rest: Any) -> Any:
+    def run(self, cell: Module, *rest: Any) -> Any:
         raise NotImplementedError
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Gone:
@@ -63,7 +64,7 @@ setattr(Dispatcher, compat.PARSED, property(_refuses_to_be_parsed))
 class Before(Dispatcher):
     """Taps before the forward: the result is None or (args, kwargs)."""
 
-    def run(self, cell: Any, args: Any, kwargs: Any) -> Any:
+    def run(self, cell: Module, args: Tree, kwargs: Any) -> Any:
         changed = False
         for tap in self.taps:
             if tap.kwargs:
@@ -80,7 +81,7 @@ class After(Dispatcher):
 
     after = True
 
-    def run(self, cell: Any, args: Any, kwargs: Any, output: Any) -> Any:
+    def run(self, cell: Module, args: Tree, kwargs: Any, output: Tree) -> Any:
         before = output
         for tap in self.taps:
             new = tap(cell, args, kwargs, output) if tap.kwargs else tap(cell, args, output)
@@ -108,7 +109,7 @@ def place(undoing: Undoing, wishes: list[Wish]) -> None:
         placed.clear()
 
     @changing
-    def put(cell: Any, key: str, tap: Tap) -> None:
+    def put(cell: Module, key: str, tap: Tap) -> None:
         dispatcher = _dispatcher(cell, tap.after, key)
         dispatcher.taps = _sorted((*dispatcher.taps, tap), after=tap.after)
 
@@ -129,7 +130,7 @@ def _place_of(tap: Tap) -> str:
     return "among" if tap.rank is Rank.EDIT else "last"
 
 
-def _dispatcher(cell: Any, after: bool, key: str) -> Dispatcher:
+def _dispatcher(cell: Module, after: bool, key: str) -> Dispatcher:
     """The cell's dispatcher of that place, put there if it has none."""
     hooks, with_kwargs = compat.hook_dicts(cell, after=after)
     if not isinstance(hooks.get(key), Dispatcher):
@@ -143,7 +144,7 @@ def _dispatcher(cell: Any, after: bool, key: str) -> Dispatcher:
     return found
 
 
-def _take_off(cell: Any, key: str, tap: Tap) -> None:
+def _take_off(cell: Module, key: str, tap: Tap) -> None:
     """Takes a tap off a cell, and with the last one the dispatcher."""
     dispatcher = compat.hook_dicts(cell, after=tap.after)[0].get(key)
     if not isinstance(dispatcher, Dispatcher):
@@ -153,7 +154,7 @@ def _take_off(cell: Any, key: str, tap: Tap) -> None:
         _take_out(cell, dispatcher, key)
 
 
-def _take_out(cell: Any, dispatcher: Dispatcher, key: str) -> None:
+def _take_out(cell: Module, dispatcher: Dispatcher, key: str) -> None:
     """Takes an empty dispatcher out, without disturbing who goes through the hooks at this moment."""
     hooks, with_kwargs = compat.hook_dicts(cell, after=dispatcher.after)
     if hooks.get(key) is not dispatcher:
@@ -174,7 +175,7 @@ def _sorted(taps: tuple[Tap, ...], *, after: bool) -> tuple[Tap, ...]:
     return tuple(sorted(taps, key=lambda tap: (tap.rank if after else -tap.rank, *backwards_in_order(tap))))
 
 
-def taps_on(cell: Any) -> Iterator[Tap]:
+def taps_on(cell: Module) -> Iterator[Tap]:
     """Every tap on this cell."""
     for after in (False, True):
         for hook in compat.hook_dicts(cell, after=after)[0].values():

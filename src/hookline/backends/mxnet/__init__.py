@@ -40,6 +40,7 @@ from hookline.backends.mxnet import (
     values,
 )
 from hookline.backends.mxnet.unseen import unseen
+from hookline.backends.nouns import Model, Module, Tensor, Tree
 from hookline.backends.operators import Operator
 from hookline.backends.protocol import Backend, GradSink, Label
 
@@ -82,7 +83,7 @@ class MxnetBackend(IdentityGradients, DescribeByRunning, Defaults):
 
     # The tree of a model
 
-    def callee(self, module: Any) -> Callable[..., Any]:
+    def callee(self, module: Module) -> Callable[..., Any]:
         """The call itself: its arguments may be others than those of a forward, as keyword arguments are."""
         call: Callable[..., Any] = module.__call__
         return call
@@ -90,22 +91,22 @@ class MxnetBackend(IdentityGradients, DescribeByRunning, Defaults):
     def is_model(self, thing: Any) -> bool:
         return isinstance(thing, gluon.Block)
 
-    def named_modules(self, model: Any) -> Iterable[tuple[str, Any]]:
+    def named_modules(self, model: Model) -> Iterable[tuple[str, Any]]:
         return modules.walk(model)
 
-    def children(self, model: Any) -> list[Any]:
+    def children(self, model: Model) -> list[Any]:
         return [block for name, block in modules.walk(model) if name and "." not in name]
 
-    def placed(self, model: Any) -> list[Label]:
+    def placed(self, model: Model) -> list[Label]:
         found = {id(block): block for _, block in modules.walk(model)}
         return [tap.label for block in found.values() for tap in taps.taps_on(block)]
 
     # Values and gradients
 
-    def detached(self, tensor: Any) -> Any:
+    def detached(self, tensor: Tensor) -> Any:
         return tensor.detach()
 
-    def tap(self, tensor: Any, fn: Callable[[Any], Any]) -> Any:
+    def tap(self, tensor: Tensor, fn: Callable[[Any], Any]) -> Any:
         def backward(grads: list[Any]) -> list[Any] | None:
             new = fn(values.snapshot(grads[0]))
             return None if new is None else [new]
@@ -116,7 +117,7 @@ class MxnetBackend(IdentityGradients, DescribeByRunning, Defaults):
         return gradients.joined(tensors, fn)
 
     def listener(self, on_input: GradSink, on_output: GradSink, memory: Any) -> Passage:
-        def counted(numbers: Sequence[int], grad: Any) -> Any:
+        def counted(numbers: Sequence[int], grad: Tensor) -> Any:
             memory.count += 1
             return on_output(numbers, grad)
 
@@ -128,7 +129,7 @@ class MxnetBackend(IdentityGradients, DescribeByRunning, Defaults):
     def unseen(self) -> AbstractContextManager[Any]:
         return unseen()
 
-    def has_fractions(self, tensor: Any) -> bool:
+    def has_fractions(self, tensor: Tensor) -> bool:
         return values.is_float(tensor)
 
     def remarks(self, modules: dict[str, Any]) -> dict[str, str]:
@@ -139,24 +140,24 @@ class MxnetBackend(IdentityGradients, DescribeByRunning, Defaults):
 
     # Training
 
-    def needs_gradient(self, tree: Any) -> bool:
+    def needs_gradient(self, tree: Tree) -> bool:
         return bool(autograd.is_recording()) and super().needs_gradient(tree)
 
-    def is_training(self, model: Any) -> bool:
+    def is_training(self, model: Model) -> bool:
         """Blocks have no mode of their own: MXNet has one for all, that `autograd.record` switches."""
         return bool(autograd.is_training())
 
     # What a model is
 
-    def evaluating(self, model: Any) -> AbstractContextManager[None]:
+    def evaluating(self, model: Model) -> AbstractContextManager[None]:
         paused: AbstractContextManager[None] = autograd.pause(train_mode=False)
         return paused
 
-    def _held(self, module: Any) -> tuple[ParameterFact, ...]:
+    def _held(self, module: Module) -> tuple[ParameterFact, ...]:
         return describe.held_by(module)
 
     def traced_run(
-        self, model: Any, args: Any, kwargs: Any, *, real: bool = False, flow: bool = False
+        self, model: Model, args: Tree, kwargs: Any, *, real: bool = False, flow: bool = False
     ) -> RunFacts:
         model, notes = describe.ready_to_run(model)
         facts = super().traced_run(model, args, kwargs, real=real, flow=flow)

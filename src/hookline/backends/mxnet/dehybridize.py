@@ -18,6 +18,7 @@ from weakref import WeakKeyDictionary, WeakSet
 
 from hookline.backends.changing import changing
 from hookline.backends.mxnet import compat, modules
+from hookline.backends.nouns import Module
 from hookline.backends.undoing import Undoing
 from hookline.errors import Unsupported
 
@@ -25,7 +26,7 @@ from hookline.errors import Unsupported
 class Held:
     """How a block was hybridized before, and which attachments hold it."""
 
-    def __init__(self, block: Any) -> None:
+    def __init__(self, block: Module) -> None:
         self.by: list[object] = []
         self.active = compat.is_active(block)
         self.hybridized = compat.hybridizing(block)
@@ -99,13 +100,13 @@ def hold_again() -> None:
             _taken_apart.add(block)
 
 
-def _would_be_compiled(block: Any) -> bool:
+def _would_be_compiled(block: Module) -> bool:
     """Whether a block that runs as written would be compiled without taps, alone or as a part."""
     around = (_held.get(above) for above in (block, *modules.ancestors(block)))
     return any(held is not None and held.active for held in around)
 
 
-def _refuse_if_rewritten(block: Any) -> None:
+def _refuse_if_rewritten(block: Module) -> None:
     if compat.is_hybrid(block) and compat.is_active(block) and compat.partitioned_for(block) is not None:
         raise Unsupported(
             backend="mxnet",
@@ -116,7 +117,7 @@ def _refuse_if_rewritten(block: Any) -> None:
         )
 
 
-def _refuse_if_listened_to(block: Any) -> None:
+def _refuse_if_listened_to(block: Module) -> None:
     if compat.is_hybrid(block) and compat.op_hook(block) is not None:
         raise Unsupported(
             backend="mxnet",
@@ -127,7 +128,7 @@ def _refuse_if_listened_to(block: Any) -> None:
         )
 
 
-def _note(block: Any, held: Held) -> None:
+def _note(block: Module, held: Held) -> None:
     """Notes what somebody asked for by `hybridize` meanwhile."""
     if compat.hybridizing(block) is not held.hybridized:
         held.hybridized = compat.hybridizing(block)

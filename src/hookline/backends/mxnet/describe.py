@@ -13,16 +13,17 @@ from mxnet import gluon
 
 from hookline.backends.facts import ParameterFact, TensorFact
 from hookline.backends.mxnet import compat, parameters, values
+from hookline.backends.nouns import Model, Module, Tensor
 from hookline.errors import InvalidArgument
 
 
-def tensor_fact(tensor: Any) -> TensorFact:
+def tensor_fact(tensor: Tensor) -> TensorFact:
     """Shape, dtype, context and bytes of an tensor."""
     shape = tuple(map(int, tensor.shape))
     return TensorFact(shape, values.dtype_name(tensor.dtype), str(tensor.context), values.nbytes(tensor))
 
 
-def held_by(block: Any) -> tuple[ParameterFact, ...]:
+def held_by(block: Module) -> tuple[ParameterFact, ...]:
     """A fact for each of the block's own Parameters, also of those without numbers yet, but no running statistic.
 
     Of a shape that is known in part only, the count is 0: it is inferred in the first forward.
@@ -47,7 +48,7 @@ def held_by(block: Any) -> tuple[ParameterFact, ...]:
     return tuple(facts)
 
 
-def ready_to_run(model: Any) -> tuple[Any, list[str]]:
+def ready_to_run(model: Model) -> tuple[Any, list[str]]:
     """The model, or where some parameters have no numbers yet a copy in which they will be zeros; and notes.
 
     A first forward gives parameters their shapes for good: let it be a copy's.
@@ -62,7 +63,7 @@ def ready_to_run(model: Any) -> tuple[Any, list[str]]:
     return model, ["parameters without a shape have the one that this input gives them"]
 
 
-def home_of(model: Any) -> tuple[Any, Any]:
+def home_of(model: Model) -> tuple[Any, Any]:
     """The context and dtype of the first floating parameter; those of MXNet where there is none."""
     for parameter in model.collect_params().values():
         if compat.is_initialized(parameter) and np.dtype(parameter.dtype).kind == "f":
@@ -70,7 +71,7 @@ def home_of(model: Any) -> tuple[Any, Any]:
     return mxnet.current_context(), "float32"
 
 
-def zeros(model: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+def zeros(model: Model, shape: tuple[int, ...], dtype: Any) -> Any:
     """An array of zeros as the model takes them."""
     context, own = home_of(model)
     make = mxnet.np.zeros if mxnet.util.is_np_array() else mxnet.nd.zeros
@@ -80,14 +81,14 @@ def zeros(model: Any, shape: tuple[int, ...], dtype: Any) -> Any:
         raise InvalidArgument(f"no array has the shape {shape} and dtype {dtype}: {error}") from None
 
 
-def random_input(model: Any, shape: tuple[int, ...]) -> Any:
+def random_input(model: Model, shape: tuple[int, ...]) -> Any:
     """Numbers between -1 and 1 in the dtype and on the device of the first parameter."""
     context, dtype = home_of(model)
     numbers = np.random.default_rng(0).uniform(-1, 1, shape).astype(dtype)
     return values.from_host(numbers).as_in_context(context)
 
 
-def forward_of(block: Any) -> tuple[Callable[..., Any], str]:
+def forward_of(block: Module) -> tuple[Callable[..., Any], str]:
     """The function that a user wrote for the block's call, and the class or instance that has it."""
     if "forward" in vars(block):
         return vars(block)["forward"], f"this {type(block).__name__} object"

@@ -15,6 +15,7 @@ from typing import Any
 
 from hookline.backends.mxnet import backward, compat, dehybridize, gradients, modules, taps
 from hookline.backends.mxnet.unseen import is_quiet, unseen
+from hookline.backends.nouns import Model, Tree
 from hookline.backends.operators import BACKWARD, FORWARD, Operator, OpListener, Scope, Step
 from hookline.backends.patching import Patch
 from hookline.backends.protocol import Label
@@ -23,7 +24,7 @@ from hookline.errors import Unsupported
 
 
 def hook_operators(
-    undoing: Undoing, model: Any, places: dict[str, Any], listener: OpListener, label: Label
+    undoing: Undoing, model: Model, places: dict[str, Any], listener: OpListener, label: Label
 ) -> None:
     """Has `listener` told of each operator that runs in these blocks or their parts."""
     inside: dict[int, tuple[str, Any]] = {}
@@ -115,7 +116,7 @@ class EagerOperators:
                 self.listener.before(step, scope.call, inputs, None)
             return self._heard(scope, step, inputs)
 
-    def after(self, scope: Scope, step: Step, output: Any) -> None:
+    def after(self, scope: Scope, step: Step, output: Tree) -> None:
         """An operator has run."""
         if step.wanted:
             with unseen():

@@ -21,6 +21,7 @@ from mxnet import autograd
 from hookline.backends.mxnet import compat
 from hookline.backends.mxnet.backward import expect_one_less, expect_one_more, keeping_failures
 from hookline.backends.mxnet.values import snapshot
+from hookline.backends.nouns import Tensor
 
 Backward = Callable[[list[Any]], "list[Any] | None"]
 """Takes the gradients of all outputs, zeros where there is none; may return others."""
@@ -70,7 +71,7 @@ def joined(arrays: list[Any], fn: Backward) -> list[Any]:
     return [identities([array], partial(noted, number))[0] for number, array in enumerate(together)]
 
 
-def is_live(tensor: Any) -> bool:
+def is_live(tensor: Tensor) -> bool:
     """Whether a gradient may come to this tensor from what is done with it now."""
     return bool(autograd.is_recording()) and tensor.stype == "default" and compat.is_in_graph(tensor)
 

@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Any, NamedTuple
 
 from hookline.backends.mxnet import modules
+from hookline.backends.nouns import Module
 from hookline.backends.operators import FORWARD
 
 
@@ -23,7 +24,7 @@ class Graph:
     that made it and a name of its own, `dense0_` and `fwd`.
     """
 
-    def __init__(self, symbol: Any, described: dict[str, Any], block: Any) -> None:
+    def __init__(self, symbol: Any, described: dict[str, Any], block: Module) -> None:
         self.symbol = symbol
         nodes = [node for node in described["nodes"] if node["op"] != "null"]
         self._inputs = {node["name"]: len(node["inputs"]) for node in nodes}

@@ -10,12 +10,13 @@ from weakref import WeakKeyDictionary, WeakSet
 from mxnet import gluon
 
 from hookline.backends.mxnet import compat
+from hookline.backends.nouns import Model, Module
 
 _parents: WeakKeyDictionary[Any, WeakSet[Any]] = WeakKeyDictionary()
 """The blocks that hold a block, as far as they were seen."""
 
 
-def walk(model: Any) -> Iterator[tuple[str, Any]]:
+def walk(model: Model) -> Iterator[tuple[str, Any]]:
     """(name, block) for every block under every name, parents first.
 
     Holders of the model itself are looked for too: hybridized, one of them would never call it.
@@ -24,7 +25,7 @@ def walk(model: Any) -> Iterator[tuple[str, Any]]:
     yield from _walk(model, "", ())
 
 
-def _walk(block: Any, name: str, above: tuple[int, ...]) -> Iterator[tuple[str, Any]]:
+def _walk(block: Module, name: str, above: tuple[int, ...]) -> Iterator[tuple[str, Any]]:
     yield name, block
     if id(block) in above:
         return
@@ -35,7 +36,7 @@ def _walk(block: Any, name: str, above: tuple[int, ...]) -> Iterator[tuple[str, 
             yield from _walk(child, dot + own, (*above, id(block)))
 
 
-def ancestors(block: Any) -> list[Any]:
+def ancestors(block: Module) -> list[Any]:
     """Every block that holds this one, directly or not."""
     found: dict[int, Any] = {}
     stack = [block]
@@ -49,12 +50,12 @@ def ancestors(block: Any) -> list[Any]:
     return [parent for parent in found.values() if parent is not block]
 
 
-def below(block: Any) -> Iterator[Any]:
+def below(block: Module) -> Iterator[Any]:
     """Every block in this one."""
     return (found for name, found in _walk(block, "", ()) if name)
 
 
-def _find_holders(block: Any) -> None:
+def _find_holders(block: Module) -> None:
     """Notes the blocks that hold this one. Gluon keeps no way up, so the collector is asked.
 
     That takes milliseconds, and is left out where `hybridize` was never called: then no holder can be compiled.
@@ -72,7 +73,7 @@ def _find_holders(block: Any) -> None:
                 stack.append(holder)
 
 
-def _holders(block: Any) -> list[Any]:
+def _holders(block: Module) -> list[Any]:
     dicts = [thing for thing in gc.get_referrers(block) if isinstance(thing, dict)]
     if not dicts:
         return []
@@ -87,7 +88,7 @@ def _holders(block: Any) -> list[Any]:
     ]
 
 
-def has_forward(module: Any) -> bool:
+def has_forward(module: Module) -> bool:
     """Whether the module can be called; one that only holds others can't."""
     kind: Any = type(module)
     if issubclass(kind, gluon.HybridBlock) and kind.forward is gluon.HybridBlock.forward:

@@ -18,6 +18,7 @@ from typing import Any
 from hookline.backends.mxnet import backward, compat, eager_ops, modules, taps
 from hookline.backends.mxnet.graph_ops import Graph, Value
 from hookline.backends.mxnet.values import snapshot
+from hookline.backends.nouns import Model, Module, Tensor
 from hookline.backends.operators import BACKWARD, FORWARD, Operator, OpListener, Step
 from hookline.backends.protocol import Label
 from hookline.backends.tap import Undo
@@ -28,7 +29,7 @@ _EXPERIMENTAL = "register_op_hook is experimental"  # said at every call, whatev
 
 
 def hook_operators(
-    undoing: Undoing, model: Any, places: dict[str, Any], listener: OpListener, label: Label
+    undoing: Undoing, model: Model, places: dict[str, Any], listener: OpListener, label: Label
 ) -> None:
     """Has `listener` told of each operator that runs in these blocks or their parts.
 
@@ -59,7 +60,7 @@ def hook_operators(
         hook.attach()
 
 
-def _compiled_around(module: Any) -> list[Any]:
+def _compiled_around(module: Module) -> list[Any]:
     """The outermost compiled block that runs this one; none where it runs as it is written."""
     around = [block for block in (module, *modules.ancestors(module)) if compat.is_hybrid(block)]
     active = [block for block in around if compat.is_active(block)]
@@ -67,7 +68,7 @@ def _compiled_around(module: Any) -> list[Any]:
     return [block for block in active if id(block) not in inner]
 
 
-def _refuse_if_it_would_be_silent(block: Any) -> None:
+def _refuse_if_it_would_be_silent(block: Module) -> None:
     if flags := [name for name in ("static_alloc", "static_shape") if compat.flags(block).get(name)]:
         raise _unsupported(
             f"{block.name!r} is hybridized with {flags[0]}=True, and there MXNet leaves operators out",
@@ -137,7 +138,7 @@ class Group:
 class BlockHook:
     """What MXNet calls for one compiled block; it stays there as long as somebody listens."""
 
-    def __init__(self, block: Any) -> None:
+    def __init__(self, block: Module) -> None:
         self.ears: list[Ear] = []
         self._block = block
         self._graph: Graph | None = None
@@ -193,7 +194,7 @@ class BlockHook:
         with backward.keeping_failures():
             self._take(compat.text(name), compat.text(op), array)
 
-    def _take(self, name: str, op: str, array: Any) -> None:
+    def _take(self, name: str, op: str, array: Tensor) -> None:
         graph = self._current_graph()
         node = graph.node(name)
         group = self._group
@@ -224,7 +225,7 @@ class BlockHook:
 _hooks: dict[int, BlockHook] = {}
 
 
-def _hook_of(block: Any) -> BlockHook:
+def _hook_of(block: Module) -> BlockHook:
     return _hooks.setdefault(id(block), BlockHook(block))
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from mxnet import gluon
 
 from hookline.backends.mxnet import compat, modules, parameters
+from hookline.backends.nouns import Model
 from hookline.backends.patching import Patch
 from hookline.backends.undoing import Undoing
 
@@ -19,7 +20,7 @@ Heard = Callable[[set[int]], None]
 class Listener:
     """Who is told of the steps of a model's trainers."""
 
-    def __init__(self, model: Any, before: Heard, after: Heard) -> None:
+    def __init__(self, model: Model, before: Heard, after: Heard) -> None:
         self._model = model
         self.before, self.after = before, after
 
@@ -35,7 +36,7 @@ class Listener:
         return held if any(key in held for key in own) else None
 
 
-def hear_steps(undoing: Undoing, model: Any, before: Heard, after: Heard) -> None:
+def hear_steps(undoing: Undoing, model: Model, before: Heard, after: Heard) -> None:
     """Calls `before` and `after` around every step of a Trainer that holds a parameter of `model`."""
     _steps.use(undoing, Listener(model, before, after))
 

@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 from mxnet.gluon import nn
 
 from hookline.backends.mxnet import compat, modules
+from hookline.backends.nouns import Model, Module, Tensor
 from hookline.backends.protocol import Label
 from hookline.backends.undoing import Undoing
 from hookline.errors import Unsupported
@@ -27,7 +28,7 @@ _CONVOLUTIONS = tuple(getattr(nn, f"Conv{n}D{how}") for n in (1, 2, 3) for how i
 _heard: WeakKeyDictionary[Any, Heard] = WeakKeyDictionary()
 
 
-def heard_at(module: Any) -> Heard:
+def heard_at(module: Module) -> Heard:
     """The count of gradients that have reached this block."""
     return _heard.setdefault(module, Heard())
 
@@ -49,12 +50,12 @@ def remarks(modules: dict[str, Any]) -> dict[str, str]:
     return found
 
 
-def first_array(parameter: Any) -> Any:
+def first_array(parameter: Tensor) -> Any:
     """The numbers of a Parameter; where it is on several devices, those on the first."""
     return parameter.list_data()[0]
 
 
-def own_parameters(module: Any) -> dict[str, Any]:
+def own_parameters(module: Module) -> dict[str, Any]:
     """The arrays of the module's own Parameters that have numbers already, without running statistics."""
     return {
         name: first_array(parameter)
@@ -63,7 +64,7 @@ def own_parameters(module: Any) -> dict[str, Any]:
     }
 
 
-def tensors_of(model: Any) -> dict[str, Any]:
+def tensors_of(model: Model) -> dict[str, Any]:
     """Every parameter and running statistic by its dotted name, shared ones under each of their names."""
     found = {}
     for name, block in modules.walk(model):
@@ -81,12 +82,12 @@ def tensors_of(model: Any) -> dict[str, Any]:
     return found
 
 
-def gradient(parameter: Any) -> Any:
+def gradient(parameter: Tensor) -> Any:
     """The gradient of a parameter's parameter, or None where it has none."""
     return parameter.grad
 
 
-def hear_parameters(undoing: Undoing, module: Any, sink: Callable[[str, Any], None], label: Label) -> None:
+def hear_parameters(undoing: Undoing, module: Module, sink: Callable[[str, Any], None], label: Label) -> None:
     """Has `sink(name, grad)` called at the end, if a backward has reached the module meanwhile.
 
     MXNet has no hook on the gradient of a parameter. It is read where the backward leaves it: with

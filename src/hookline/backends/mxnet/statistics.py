@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from hookline.backends import arrays
 from hookline.backends.mxnet import compat
+from hookline.backends.nouns import Tensor
 from hookline.backends.protocol import Address
 
 
-def address(tensor: Any, strided: bool = False) -> Address | None:
+def address(tensor: Tensor, strided: bool = False) -> Address | None:
     """Where the values lie; None where the C kernel can't read them."""
     if not isinstance(tensor, compat.NDArray):
         return arrays.address(tensor, strided)

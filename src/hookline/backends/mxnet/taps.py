@@ -20,6 +20,7 @@ from mxnet import symbol
 from hookline.backends.changing import changing
 from hookline.backends.mxnet import backward, compat, dehybridize
 from hookline.backends.mxnet.unseen import unseen
+from hookline.backends.nouns import Module, Tree
 from hookline.backends.protocol import FunctionTap, Label, Rank, Tap, Wish
 from hookline.backends.subclass import base_of, is_made, subclass
 from hookline.backends.tap import backwards_in_order, put_in_order
@@ -98,13 +99,13 @@ def _remove(wishes: list[Wish]) -> None:
         _settle_class(block)
 
 
-def replace_forward(undoing: Undoing, module: Any, fn: Callable[..., Any], label: Label) -> None:
+def replace_forward(undoing: Undoing, module: Module, fn: Callable[..., Any], label: Label) -> None:
     """Has `fn(original, *args, **kwargs)` run in place of the block's own call."""
     dehybridize.hold_around(undoing, [module])
     around_calls(undoing, module, fn, label)
 
 
-def around_calls(undoing: Undoing, module: Any, fn: Callable[..., Any], label: Label) -> None:
+def around_calls(undoing: Undoing, module: Module, fn: Callable[..., Any], label: Label) -> None:
     """As `replace_forward`, for the calls that there are: in a compiled graph, there are none."""
     tap = FunctionTap(fn, label)
     undoing.noted(_remove, [Wish(module, tap)])
@@ -112,24 +113,24 @@ def around_calls(undoing: Undoing, module: Any, fn: Callable[..., Any], label: L
 
 
 @changing
-def _put_around(module: Any, tap: FunctionTap) -> None:
+def _put_around(module: Module, tap: FunctionTap) -> None:
     taps = taps_of(module)
     taps.forwards = (*taps.forwards, tap)
     _settle_class(module)
 
 
-def taps_of(block: Any) -> Taps:
+def taps_of(block: Module) -> Taps:
     """The taps of a block; to be changed by `place` alone."""
     return _taps.setdefault(block, Taps())
 
 
-def taps_on(block: Any) -> list[Tap]:
+def taps_on(block: Module) -> list[Tap]:
     """Every tap on this block."""
     found = _taps.get(block)
     return [] if found is None else list(found.all())
 
 
-def _settle_class(block: Any) -> None:
+def _settle_class(block: Module) -> None:
     """Has the block be of the class that its taps want."""
     kind: Any = type(block)
     if _taps.get(block):
@@ -170,7 +171,7 @@ def _tapped_class(own: Any) -> Any:
     return subclass(own, {"__slots__": (), "__call__": call, "__new__": new, "hybridize": hybridize}, kind)
 
 
-def _called(own: Any, block: Any, args: Any, kwargs: Any) -> Any:
+def _called(own: Any, block: Module, args: Tree, kwargs: Any) -> Any:
     """One call of a block with taps. Written out: it runs for every call of every block with a hook."""
     taps = _taps.get(block)
     if taps is None or _is_symbolic(args, kwargs):
@@ -190,7 +191,7 @@ def _called(own: Any, block: Any, args: Any, kwargs: Any) -> Any:
     return _after(after, block, args, kwargs, output) if after else output
 
 
-def _before(taps: tuple[Tap, ...], block: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
+def _before(taps: tuple[Tap, ...], block: Module, args: Tree, kwargs: Any) -> tuple[Any, Any]:
     """The arguments to go on with."""
     with unseen():
         for tap in taps:
@@ -202,7 +203,7 @@ def _before(taps: tuple[Tap, ...], block: Any, args: Any, kwargs: Any) -> tuple[
     return args, kwargs
 
 
-def _after(taps: tuple[Tap, ...], block: Any, args: Any, kwargs: Any, output: Any) -> Any:
+def _after(taps: tuple[Tap, ...], block: Module, args: Tree, kwargs: Any, output: Tree) -> Any:
     """The output to go on with."""
     with unseen():
         for tap in taps:
@@ -212,7 +213,7 @@ def _after(taps: tuple[Tap, ...], block: Any, args: Any, kwargs: Any, output: An
     return output
 
 
-def _is_symbolic(args: Any, kwargs: Any) -> bool:
+def _is_symbolic(args: Tree, kwargs: Any) -> bool:
     if args and type(args[0]) is _NDArray:
         return False
     return next(leaves((args, kwargs), symbol.Symbol), None) is not None

@@ -11,6 +11,7 @@ from mxnet import autograd
 from numpy.typing import NDArray
 
 from hookline.backends.mxnet import compat
+from hookline.backends.nouns import Tensor
 from hookline.errors import InvalidArgument
 
 _BFLOAT16 = np.dtype([("bfloat16", np.uint16)])  # what MXNet has for it: numpy has nothing
@@ -18,7 +19,7 @@ _BFLOAT16 = np.dtype([("bfloat16", np.uint16)])  # what MXNet has for it: numpy 
 _CONTEXT = re.compile(r"(cpu|gpu|cpu_pinned|cpu_shared)(?:[(:](\d+)\)?)?")
 
 
-def snapshot(tensor: Any, device: Any = None, dtype: Any = None) -> Any:
+def snapshot(tensor: Tensor, device: Any = None, dtype: Any = None) -> Any:
     """A copy that no later operation can change, without history."""
     tensor = tensor.detach()
     if dtype is not None and is_float(tensor):  # token ids and masks stay what they are
@@ -30,7 +31,7 @@ def snapshot(tensor: Any, device: Any = None, dtype: Any = None) -> Any:
     return tensor if device is None else tensor.as_in_context(device)
 
 
-def host(tensor: Any) -> NDArray[Any]:
+def host(tensor: Tensor) -> NDArray[Any]:
     """The values as a numpy array of their own; of a sparse tensor with its zeros, of bfloat16 as float32."""
     values: NDArray[Any] = tensor.asnumpy()
     if values.dtype != _BFLOAT16:
@@ -39,7 +40,7 @@ def host(tensor: Any) -> NDArray[Any]:
     return bits.view(np.float32)
 
 
-def is_float(tensor: Any) -> bool:
+def is_float(tensor: Tensor) -> bool:
     """Whether a tensor has numbers with fractions."""
     dtype = np.dtype(tensor.dtype)
     return dtype.kind == "f" or bool(dtype == _BFLOAT16)
@@ -71,7 +72,7 @@ def unlike(new: Any, old: Any) -> str:
     return "" if new.context == old.context else f"expected an array on {old.context}, got one on {new.context}"
 
 
-def nbytes(tensor: Any) -> int:
+def nbytes(tensor: Tensor) -> int:
     """The bytes that a tensor's elements take."""
     return int(tensor.size) * int(np.dtype(tensor.dtype).itemsize)
 
@@ -95,7 +96,7 @@ def dtype(dtype: Any) -> str | None:
         ) from None
 
 
-def write_weight(tensor: Any, data: Any) -> None:
+def write_weight(tensor: Tensor, data: Any) -> None:
     """Puts other numbers into the memory of an array, outside of any graph."""
     with autograd.pause(train_mode=autograd.is_training()):
         tensor[:] = data

@@ -30,6 +30,7 @@ from hookline.backends.nnx.gradients import NNXGradients
 from hookline.backends.nnx.leaves import Array, StandIn, array_of
 from hookline.backends.nnx.replay import replayed_call
 from hookline.backends.nnx.user_hooks import TracedHook, original_of
+from hookline.backends.nouns import Tensor, Tree
 from hookline.backends.protocol import Address, Backend, Label
 from hookline.rows import HEADER
 
@@ -89,20 +90,20 @@ class NNXBackend(NNXGradients, Defaults):
     def from_host(self, array: NDArray[Any]) -> jax.Array:
         return jnp.array(array)
 
-    def detached(self, tensor: Any) -> Any:
+    def detached(self, tensor: Tensor) -> Any:
         return array_of(tensor)
 
     def device(self, device: Any) -> Any:
         return values.device(device)
 
-    def version(self, tensor: Any) -> int:
+    def version(self, tensor: Tensor) -> int:
         """An array of JAX is never written to."""
         return super().version(tensor) if isinstance(tensor, (np.ndarray, nnx.Variable)) else 0
 
-    def nbytes(self, tensor: Any) -> int:
+    def nbytes(self, tensor: Tensor) -> int:
         return int(array_of(tensor).nbytes)
 
-    def needs_gradient(self, tree: Any) -> bool:
+    def needs_gradient(self, tree: Tree) -> bool:
         call = replayed_call()
         return super().needs_gradient(tree) if call is None else call.differentiated
 
@@ -112,13 +113,13 @@ class NNXBackend(NNXGradients, Defaults):
 
     # Statistics: of real values by numpy and the C kernel, of traced ones in the program itself
 
-    def address(self, tensor: Any, strided: bool = False) -> Address | None:
+    def address(self, tensor: Tensor, strided: bool = False) -> Address | None:
         tensor = array_of(tensor)
         if isinstance(tensor, jax.Array) and _readable(tensor):
             tensor = np.asarray(tensor)
         return arrays.address(tensor, strided)
 
-    def reducible(self, tensor: Any) -> Any:
+    def reducible(self, tensor: Tensor) -> Any:
         tensor = array_of(tensor)
         if isinstance(tensor, StandIn):
             return tensor
@@ -126,7 +127,7 @@ class NNXBackend(NNXGradients, Defaults):
             return arrays.reducible(values.host(tensor))
         return statistics.numbers_of(tensor)
 
-    def reduced_on_device(self, tensor: Any, histogram: bool, dim: int | None = None) -> Any:
+    def reduced_on_device(self, tensor: Tensor, histogram: bool, dim: int | None = None) -> Any:
         if isinstance(tensor, StandIn):
             rows = tensor.rows.get((histogram, dim))
             return tensor.rows[True, dim][:HEADER] if rows is None else rows
@@ -134,7 +135,7 @@ class NNXBackend(NNXGradients, Defaults):
             return arrays.words(tensor, histogram, dim)
         return statistics.packed(tensor, histogram, dim)
 
-    def scalars(self, functions: list[Callable[..., Any]], tensor: Any) -> Any:
+    def scalars(self, functions: list[Callable[..., Any]], tensor: Tensor) -> Any:
         if isinstance(tensor, StandIn):
             return tensor.numbers[tuple(functions)]
         if isinstance(tensor, np.ndarray):
@@ -147,20 +148,20 @@ class NNXBackend(NNXGradients, Defaults):
 
     # A step that compiled code made is told later
 
-    def value_of(self, parameter: Any) -> Any:
+    def value_of(self, parameter: Tensor) -> Any:
         step = optimizers.replayed_step()
         return parameter if step is None else step.value(parameter)
 
-    def update_of(self, parameter: Any, before: Any) -> Any:
+    def update_of(self, parameter: Tensor, before: Any) -> Any:
         step = optimizers.replayed_step()
         return super().update_of(parameter, before) if step is None else step.update(parameter)
 
-    def lost(self, parameter: Any, before: Any, grad: Any) -> Any:
+    def lost(self, parameter: Tensor, before: Any, grad: Tensor) -> Any:
         step = optimizers.replayed_step()
         return super().lost(parameter, before, grad) if step is None else step.lost(parameter)
 
 
-def _readable(array: Any) -> bool:
+def _readable(array: Tensor) -> bool:
     """Whether the values lie in this process's memory, in one piece."""
     return not isinstance(array, jax.core.Tracer) and all(d.platform == "cpu" for d in array.devices())
 

@@ -24,11 +24,12 @@ from hookline.backends.nnx.packing import Packing, fingerprint
 from hookline.backends.nnx.posts import RAW, Post, Spec, counts, observes, view_of
 from hookline.backends.nnx.primitives import listened
 from hookline.backends.nnx.replay import Gradient, ReplayedCall, replaying
+from hookline.backends.nouns import Module, Tree
 from hookline.backends.tap import Figures, Tap
 from hookline.errors import Unsupported
 
 
-def run_call(post: Post, spec: Spec, module: Any, args: Any, kwargs: Any) -> Any:
+def run_call(post: Post, spec: Spec, module: Module, args: Tree, kwargs: Any) -> Any:
     """What the module returns, its taps called or built in."""
     if tracing():
         return TracedCall(post, spec, module).call(args, kwargs)
@@ -43,7 +44,7 @@ def run_call(post: Post, spec: Spec, module: Any, args: Any, kwargs: Any) -> Any
     return output
 
 
-def forward(post: Post, module: Any, args: Any, kwargs: Any) -> Any:
+def forward(post: Post, module: Module, args: Tree, kwargs: Any) -> Any:
     """The module's own call, or what is put in its place."""
     own: Callable[..., Any] = partial(post.base.__call__, module)
     if post.op_watchers:
@@ -53,11 +54,11 @@ def forward(post: Post, module: Any, args: Any, kwargs: Any) -> Any:
     return own(*args, **kwargs)
 
 
-def _listened(post: Post, module: Any, own: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+def _listened(post: Post, module: Module, own: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     return listened(post, module, own, args, kwargs)
 
 
-def _before(tap: Tap, module: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
+def _before(tap: Tap, module: Module, args: Tree, kwargs: Any) -> tuple[Any, Any]:
     if tap.kwargs:
         new = tap(module, args, kwargs)
         return (args, kwargs) if new is None else new
@@ -65,7 +66,7 @@ def _before(tap: Tap, module: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
     return (args if new is None else new), kwargs
 
 
-def _after(tap: Tap, module: Any, args: Any, kwargs: Any, output: Any) -> Any:
+def _after(tap: Tap, module: Module, args: Tree, kwargs: Any, output: Tree) -> Any:
     new = tap(module, args, kwargs, output) if tap.kwargs else tap(module, args, output)
     return output if new is None else new
 
@@ -73,7 +74,7 @@ def _after(tap: Tap, module: Any, args: Any, kwargs: Any, output: Any) -> Any:
 class TracedCall:
     """One call in code that is being traced."""
 
-    def __init__(self, post: Post, spec: Spec, module: Any) -> None:
+    def __init__(self, post: Post, spec: Spec, module: Module) -> None:
         self._post, self._spec, self._module = post, spec, module
         if post.module() is module:
             post.closed_over = True
@@ -83,7 +84,7 @@ class TracedCall:
         self.remark: str | None = None  # what listening to gradients may have changed
         self.light = RAW not in spec.inputs | spec.outputs | spec.grads and not spec.params
 
-    def call(self, args: Any, kwargs: Any) -> Any:
+    def call(self, args: Tree, kwargs: Any) -> Any:
         post, spec, module = self._post, self._spec, self._module
         before, after = post.before(), post.after()
         if stopping := [tap for tap in after if tap.needs.stops]:
@@ -124,7 +125,7 @@ class TracedCall:
 
     # Sending
 
-    def _sent(self, mark: Any, given: Packing, sent: list[Any], output: Any) -> Any:
+    def _sent(self, mark: Any, given: Packing, sent: list[Any], output: Tree) -> Any:
         """`output` to go on with, led by what sends it: only there it is known whether it is differentiated."""
         place = next(numbers)
         made = Packing(output, self._spec.outputs)
@@ -153,7 +154,7 @@ class TracedCall:
         new = identity(arrays, [leaf for _, leaf in found])
         return tapping.laid(output, dict(zip((number for number, _ in found), new, strict=True)))
 
-    def _listened(self, which: str, mark: Any, tree: Any) -> Any:
+    def _listened(self, which: str, mark: Any, tree: Tree) -> Any:
         """`tree` to go on with; gradients of it are sent."""
         found = tapping.live(tree)[0]
         if not found:

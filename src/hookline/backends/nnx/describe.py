@@ -21,6 +21,7 @@ from hookline.backends.nnx.compat import attributes
 from hookline.backends.nnx.leaves import Array, array_of, is_float
 from hookline.backends.nnx.modules import has_no_forward, is_training, own_parameters, walk
 from hookline.backends.nnx.taps import place
+from hookline.backends.nouns import Module, Tensor, Tree
 from hookline.backends.subclass import base_of
 from hookline.backends.tap import FunctionTap, Label, Rank, Wish
 from hookline.backends.undoing import Undoing, tidied
@@ -50,7 +51,7 @@ def _held(module: nnx.Module) -> Iterator[ParameterFact]:
         yield ParameterFact(id(parameter), name, count, fact.nbytes, fact.dtype, fact.device, True)
 
 
-def tensor_fact(array: Any) -> TensorFact:
+def tensor_fact(array: Tensor) -> TensorFact:
     """A fact of an array, real or traced."""
     shape = tuple(map(int, array.shape))
     devices = array.devices() if isinstance(array, jax.Array) and not isinstance(array, jax.core.Tracer) else ()
@@ -66,7 +67,7 @@ def described_input(model: nnx.Module, shape: tuple[int, ...], dtype: Any) -> An
         raise InvalidArgument(f"no array has the shape {shape}: {error}") from None
 
 
-def integers(tree: Any) -> Any:
+def integers(tree: Tree) -> Any:
     """A structure in which described inputs are integers."""
     return map_leaves(lambda given: Shape(given.shape, jnp.int32), tree, Shape)
 
@@ -83,13 +84,13 @@ def _floating(model: nnx.Module) -> Any:
 
 @tidied
 def _run_told(
-    undoing: Undoing, calls: TracedCalls, model: nnx.Module, args: Any, kwargs: Any, *, real: bool
+    undoing: Undoing, calls: TracedCalls, model: nnx.Module, args: Tree, kwargs: Any, *, real: bool
 ) -> None:
     place(undoing, calls.wishes(walk(model)))
     _run(model, args, kwargs, real=real)
 
 
-def traced_run(model: nnx.Module, args: Any, kwargs: Any, *, real: bool = False, flow: bool = False) -> RunFacts:
+def traced_run(model: nnx.Module, args: Tree, kwargs: Any, *, real: bool = False, flow: bool = False) -> RunFacts:
     """What a call of the model does; an error of the model is in the result, not raised.
 
     It is a copy that runs: counters of random streams and running averages stay as they are.
@@ -106,12 +107,12 @@ def traced_run(model: nnx.Module, args: Any, kwargs: Any, *, real: bool = False,
     return RunFacts(modules_of(model), calls.calls, real, is_training(model), error, failed, notes, no_costs)
 
 
-def _run(model: nnx.Module, args: Any, kwargs: Any, *, real: bool) -> None:
+def _run(model: nnx.Module, args: Tree, kwargs: Any, *, real: bool) -> None:
     """Runs a copy of the model on shapes; with `real`, on values: zeros where only a shape is given."""
     graph, state = nnx.split(model)
     given: list[Any] = []
 
-    def take(leaf: Any) -> _Place:
+    def take(leaf: Tensor) -> _Place:
         given.append(leaf)
         return _Place(len(given) - 1)
 
@@ -148,10 +149,10 @@ class TracedCalls(Calls):
                 wishes.append(Wish(module, FunctionTap(after, label, rank=Rank.EDIT)))
         return wishes
 
-    def _enter(self, original: Any, module: Any, args: Any, kwargs: Any) -> None:
+    def _enter(self, original: Any, module: Module, args: Tree, kwargs: Any) -> None:
         self.before(original, args, kwargs)
 
-    def _leave(self, original: Any, module: Any, args: Any, kwargs: Any, output: Any) -> None:
+    def _leave(self, original: Any, module: Module, args: Tree, kwargs: Any, output: Tree) -> None:
         self.after(original, args, kwargs, output)
 
 

@@ -15,6 +15,7 @@ from hookline.backends.identity_gradients import IdentityGradients, spread
 from hookline.backends.nnx.compat import in_forward_mode, is_symbolic_zero, tracing
 from hookline.backends.nnx.leaves import Array, StandIn, is_float
 from hookline.backends.nnx.replay import Ear, hearing
+from hookline.backends.nouns import Tensor, Tree
 from hookline.backends.protocol import GradSink, JointSink
 from hookline.errors import Unsupported
 
@@ -83,13 +84,13 @@ class NNXGradients(IdentityGradients):
 
     tensor: type = Array
 
-    def is_live(self, tensor: Any) -> bool:
+    def is_live(self, tensor: Tensor) -> bool:
         return not isinstance(tensor, (StandIn, nnx.Variable)) and is_float(tensor) and tracing()
 
     def joint_tap(self, tensors: list[Any], fn: Callable[[list[Any]], list[Any] | None]) -> list[Any]:
         return led(tensors, lambda word, carried, grads: fn(grads))
 
-    def heard(self, output: Any, sink: GradSink, call: int = 0, references: int = 0) -> Any:
+    def heard(self, output: Tree, sink: GradSink, call: int = 0, references: int = 0) -> Any:
         hearing(Ear(None, sink))
         return output
 
@@ -114,7 +115,7 @@ class _JoinedInputs:
         self._entered = False
         self._places = 0
 
-    def enter(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
+    def enter(self, args: Tree, kwargs: Any) -> tuple[Any, Any]:
         found, self._places = self._taps.live((args, kwargs))
         if not found:
             return args, kwargs
@@ -131,7 +132,7 @@ class _JoinedInputs:
         both: tuple[Any, Any] = self._taps.laid((args, kwargs), dict(zip(at, new, strict=True)))
         return both
 
-    def leave(self, output: Any, call: int, references: int) -> Any:
+    def leave(self, output: Tree, call: int, references: int) -> Any:
         found, _ = self._taps.live(output)
         if not found:
             return output

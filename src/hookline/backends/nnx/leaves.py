@@ -9,6 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
+from hookline.backends.nouns import Tensor
+
 
 class StandIn:
     """An array of which only shape and dtype are known here; with `rows`, also its statistics.
@@ -24,7 +26,7 @@ class StandIn:
         self.numbers: dict[tuple[Any, ...], Any] = {}
 
     @classmethod
-    def of(cls, array: Any) -> StandIn:
+    def of(cls, array: Tensor) -> StandIn:
         return cls(tuple(array.shape), array.dtype)
 
     @property
@@ -44,7 +46,7 @@ class Array(metaclass=_AnyArray):
     """The type of tensors: arrays of JAX, traced or not, arrays of numpy, Variables, and stand-ins."""
 
 
-def is_float(array: Any) -> bool:
+def is_float(array: Tensor) -> bool:
     """Whether an array has a gradient at all."""
     return bool(jnp.issubdtype(array.dtype, jnp.inexact))
 

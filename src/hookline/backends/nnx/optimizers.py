@@ -22,6 +22,7 @@ from hookline.backends.nnx.leaves import StandIn, array_of, is_float
 from hookline.backends.nnx.modules import own_parameters, walk
 from hookline.backends.nnx.packing import Packing
 from hookline.backends.nnx.posts import Spec, post_in
+from hookline.backends.nouns import Model, Tensor
 from hookline.backends.patching import Patch
 from hookline.backends.tap import Figures
 from hookline.backends.undoing import Undoing
@@ -59,7 +60,7 @@ class Weight(NamedTuple):
 
 def _told(update: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(update)
-    def told(optimizer: Any, model: Any, grads: Any, /, **kwargs: Any) -> Any:
+    def told(optimizer: Any, model: Model, grads: Any, /, **kwargs: Any) -> Any:
         weights = _weights(model, grads)
         run = partial(update, optimizer, model, grads, **kwargs)
         return _traced(run, model, weights) if tracing() else _run(run, weights)
@@ -84,7 +85,7 @@ def _run(update: Callable[[], Any], weights: list[Weight]) -> Any:
     return result
 
 
-def _traced(update: Callable[[], Any], model: Any, weights: list[Weight]) -> Any:
+def _traced(update: Callable[[], Any], model: Model, weights: list[Weight]) -> Any:
     """A step in code that is being traced."""
     views: frozenset[Figures] = frozenset()
     for _, module in walk(model):
@@ -103,7 +104,7 @@ def _traced(update: Callable[[], Any], model: Any, weights: list[Weight]) -> Any
     return result
 
 
-def _lost(before: Any, after: Any, grad: Any) -> Any:
+def _lost(before: Any, after: Any, grad: Tensor) -> Any:
     """The share of elements with a gradient that a step left as they were; -1 in full precision."""
     if grad is None or after.dtype.itemsize > 2:
         return jnp.float32(-1)
@@ -173,7 +174,7 @@ def replayed_step() -> ReplayedStep | None:
     return _thread.step
 
 
-def _weights(model: Any, grads: Any) -> list[Weight]:
+def _weights(model: Model, grads: Any) -> list[Weight]:
     """The parameters of the model that is updated; traced copies with the Variables that they were copied from."""
     named = {".".join(map(str, path)): array_of(leaf) for path, leaf in nnx.to_flat_state(nnx.state(grads))}
     found: dict[int, Weight] = {}

@@ -15,6 +15,7 @@ from hookline.backends.nnx import statistics
 from hookline.backends.nnx.compat import is_opaque
 from hookline.backends.nnx.leaves import Array, StandIn, array_of
 from hookline.backends.nnx.posts import RAW
+from hookline.backends.nouns import Tensor, Tree
 from hookline.backends.tap import Figures
 from hookline.trees import leaves, map_leaves
 
@@ -27,7 +28,7 @@ class Packing:
     only rows are kept. `reducers` are for `send`: what makes rows of an array that has arrived, or None.
     """
 
-    def __init__(self, tree: Any, views: Iterable[Figures]) -> None:
+    def __init__(self, tree: Tree, views: Iterable[Figures]) -> None:
         self._template = map_leaves(StandIn.of, tree, Array)
         self._arrays: list[Any] = []
         self._parts: dict[tuple[Figures, int], tuple[int, int]] = {}
@@ -70,7 +71,7 @@ def on_host(view: Figures) -> bool:
     return view.on_host is not None and jax.default_backend() == "cpu"
 
 
-def _rows(view: Figures, array: Any) -> list[Any]:
+def _rows(view: Figures, array: Tensor) -> list[Any]:
     """What `_packed` gives, of an array that has arrived, as 64-bit words."""
     assert view.on_host is not None
     found = [view.on_host(array, view.histogram)]
@@ -81,7 +82,7 @@ def _rows(view: Figures, array: Any) -> list[Any]:
     return found
 
 
-def _packed(leaf: Any, view: Figures) -> list[Any]:
+def _packed(leaf: Tensor, view: Figures) -> list[Any]:
     found = [statistics.packed(leaf, view.histogram)]
     if view.functions:
         found.append(statistics.scalars(view.functions, leaf))
@@ -103,7 +104,7 @@ def _unpacked(known: StandIn, view: Figures, values: list[Any]) -> Any:
     return seen
 
 
-def fingerprint(tree: Any) -> Any:
+def fingerprint(tree: Tree) -> Any:
     """A number made of the bits of all arrays.
 
     It tells the calls of one place in the code apart, so that a gradient finds the call that it belongs to: in
@@ -117,7 +118,7 @@ def fingerprint(tree: Any) -> Any:
     return total
 
 
-def _bits(leaf: Any) -> Any:
+def _bits(leaf: Tensor) -> Any:
     leaf = jnp.asarray(jax.random.key_data(leaf) if is_opaque(leaf) else leaf)
     if leaf.dtype == bool or leaf.dtype.itemsize < 2:
         return leaf.astype(jnp.uint32)

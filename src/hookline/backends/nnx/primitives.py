@@ -20,6 +20,7 @@ from hookline.backends.nnx.compat import tracing
 from hookline.backends.nnx.interpreting import Interpreter, differentiable
 from hookline.backends.nnx.leaves import Array, array_of
 from hookline.backends.nnx.posts import Post
+from hookline.backends.nouns import Module, Tensor, Tree
 from hookline.errors import Unsupported
 from hookline.trees import map_leaves
 
@@ -34,7 +35,7 @@ class _Thread(threading.local):
 _thread = _Thread()
 
 
-def listened(post: Post, module: Any, own: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+def listened(post: Post, module: Module, own: Callable[..., Any], args: Tree, kwargs: Any) -> Any:
     """own(*args, **kwargs), the module's call, with its primitives told."""
     if _thread.active:
         assert _thread.calls is not None
@@ -48,7 +49,7 @@ def listened(post: Post, module: Any, own: Callable[..., Any], args: Any, kwargs
 class _Passage:
     """One call of a module as a function of arrays: those of its state and of its arguments."""
 
-    def __init__(self, post: Post, module: Any, args: Any, kwargs: Any) -> None:
+    def __init__(self, post: Post, module: Module, args: Tree, kwargs: Any) -> None:
         self._post, self._module = post, module
         self._graph, state = nnx.split(module)
         held, self._state = jax.tree.flatten(state)
@@ -60,7 +61,7 @@ class _Passage:
         self._changed: list[int] = []
         self._floats: list[bool] = []
 
-    def _take(self, leaf: Any) -> _Place:
+    def _take(self, leaf: Tensor) -> _Place:
         self._given.append(array_of(leaf))
         return _Place(len(self._given) - 1)
 
@@ -97,7 +98,7 @@ class _Passage:
         self._changed = [n for n, (a, b) in enumerate(zip(held, arrays, strict=False)) if a is not b]
         outs = [held[number] for number in self._changed]
 
-        def put(leaf: Any) -> _Place:
+        def put(leaf: Tensor) -> _Place:
             outs.append(array_of(leaf))
             return _Place(len(outs) - 1)
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+from hookline.backends.nouns import Tensor, Tree
 from hookline.backends.protocol import GradSink
 from hookline.backends.tap import Figures
 
@@ -32,13 +33,13 @@ class Ear:
         self._sinks = {"input": on_input, "output": on_output}
         self.view: Figures | None = None
 
-    def enter(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
+    def enter(self, args: Tree, kwargs: Any) -> tuple[Any, Any]:
         return args, kwargs
 
-    def leave(self, output: Any, call: int, references: int) -> Any:
+    def leave(self, output: Tree, call: int, references: int) -> Any:
         return output
 
-    def tell(self, which: str, numbers: Sequence[int], grad: Any) -> None:
+    def tell(self, which: str, numbers: Sequence[int], grad: Tensor) -> None:
         sink = self._sinks[which]
         if sink is not None:
             sink(numbers, grad)

@@ -19,13 +19,14 @@ from numpy.typing import NDArray
 
 from hookline import bins
 from hookline.backends.nnx.compat import is_opaque
+from hookline.backends.nouns import Tensor
 from hookline.bins import HIGHEST, LOWEST, MANTISSA_BITS, SIDE
 
 HEAD, COUNTS = 8, 5
 FLOATS = {"float16", "bfloat16", "float32", "float64"}
 
 
-def numbers_of(array: Any) -> Any:
+def numbers_of(array: Tensor) -> Any:
     """The array as floats of the same values: whole numbers widened, complex ones as their absolute values.
 
     It is no part of any derivative.
@@ -40,7 +41,7 @@ def numbers_of(array: Any) -> Any:
         return array.astype(jnp.float32 if exact else jnp.float64)
 
 
-def packed(array: Any, histogram: bool, dim: int | None = None) -> Any:
+def packed(array: Tensor, histogram: bool, dim: int | None = None) -> Any:
     """A row of 32-bit words with the statistics of all values; with `dim` one for each of its indices."""
     array = numbers_of(array)
     if dim is None:
@@ -49,7 +50,7 @@ def packed(array: Any, histogram: bool, dim: int | None = None) -> Any:
     return jax.vmap(partial(_row, histogram=histogram))(slices.reshape(len(slices), -1))
 
 
-def scalars(functions: Sequence[Callable[..., Any]], array: Any) -> Any:
+def scalars(functions: Sequence[Callable[..., Any]], array: Tensor) -> Any:
     """The results of `function(array, jax.numpy)`, as pairs of 32-bit words."""
     array = numbers_of(array)
     found = [jnp.asarray(function(array, jnp)) for function in functions]

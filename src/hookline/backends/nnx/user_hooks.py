@@ -18,6 +18,7 @@ from hookline.backends.nnx.events import call_back, failures, thread
 from hookline.backends.nnx.leaves import Array
 from hookline.backends.nnx.posts import live, post_in
 from hookline.backends.nnx.returns import never_returns
+from hookline.backends.nouns import Module
 from hookline.backends.tap import Label
 from hookline.errors import HookError
 from hookline.trees import leaves, map_leaves
@@ -98,7 +99,7 @@ def hook_error(label: Label, hook: Callable[..., Any], error: Exception) -> Hook
     return failed
 
 
-def original_of(module: Any) -> Any:
+def original_of(module: Module) -> Any:
     """The module that a traced copy was made of, where that is known; else the module itself."""
     post = post_in(type(module))
     original = None if post is None else post.module()

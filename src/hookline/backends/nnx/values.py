@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 
 from hookline.backends.nnx.compat import is_opaque
 from hookline.backends.nnx.leaves import StandIn, array_of, is_float
+from hookline.backends.nouns import Tensor
 from hookline.errors import InvalidArgument
 
 
-def snapshot(tensor: Any, device: Any = None, dtype: Any = None) -> Any:
+def snapshot(tensor: Tensor, device: Any = None, dtype: Any = None) -> Any:
     """A copy with memory of its own; `dtype` is for floats only."""
     array = array_of(tensor)
     if isinstance(array, StandIn):
@@ -32,7 +33,7 @@ def fitted(value: Any, old: Any) -> Any:
     return array if home is None or isinstance(old, jax.core.Tracer) else jax.device_put(array, home)
 
 
-def host(tensor: Any) -> NDArray[Any]:
+def host(tensor: Tensor) -> NDArray[Any]:
     """The values as a numpy array, in the array's own memory where it is on the CPU."""
     array = array_of(tensor)
     return np.asarray(jax.random.key_data(array) if is_opaque(array) else array)

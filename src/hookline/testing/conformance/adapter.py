@@ -32,6 +32,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from hookline.backends.nouns import Model, Tensor
+
 Array = NDArray[Any]
 
 
@@ -55,22 +57,22 @@ class Adapter(ABC):
         """A tensor of these values."""
 
     @abstractmethod
-    def array(self, tensor: Any) -> Array:
+    def array(self, tensor: Tensor) -> Array:
         """A copy of a tensor's values; the kernel of a dense layer as (out, in)."""
 
     @abstractmethod
-    def backward(self, model: Any, x: Array, weights: Array) -> Array:
+    def backward(self, model: Model, x: Array, weights: Array) -> Array:
         """The gradient of sum(model(x) * weights) with respect to x; those of parameters are computed as well."""
 
     @abstractmethod
-    def train(self, model: Any, x: Array, weights: Array, steps: int) -> None:
+    def train(self, model: Model, x: Array, weights: Array, steps: int) -> None:
         """Gradient descent with rate 0.1 on sum(model(x) * weights), by the framework's own optimizer."""
 
     @abstractmethod
-    def compiled(self, model: Any) -> AbstractContextManager[tuple[Any, Any]]:
+    def compiled(self, model: Model) -> AbstractContextManager[tuple[Any, Any]]:
         """A block with (the model to attach to, a function of x that runs it compiled)."""
 
-    def run(self, model: Any, x: Array) -> Array:
+    def run(self, model: Model, x: Array) -> Array:
         """model(x), without a backward."""
         return self.array(model(self.tensor(x)))
 
@@ -78,7 +80,7 @@ class Adapter(ABC):
         """The gradient or value of a dense layer's kernel as (out, in), where the framework has it otherwise."""
         return array
 
-    def state(self, model: Any) -> dict[str, Any]:
+    def state(self, model: Model) -> dict[str, Any]:
         """The model's state dict, where the framework has hooks on that."""
         raise NotImplementedError
 

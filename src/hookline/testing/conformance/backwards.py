@@ -6,6 +6,7 @@ import itertools
 from typing import Any
 
 import hookline
+from hookline.backends.nouns import Module, Tensor
 from hookline.testing.conformance import reference
 from hookline.testing.conformance.adapter import Adapter, ramp
 from hookline.testing.conformance.checking import check, close, equal, raised
@@ -20,7 +21,7 @@ def a_backward_pre_hook_sees_and_replaces_the_gradient_of_the_output(adapter: Ad
     model = adapter.build("chain")
     seen: list[Any] = []
 
-    def tenfold(module: Any, grad_output: Any) -> Any:
+    def tenfold(module: Module, grad_output: Any) -> Any:
         assert isinstance(grad_output, tuple)
         seen.append(adapter.array(grad_output[0]))
         return (grad_output[0] * 10,)
@@ -37,7 +38,7 @@ def a_backward_hook_sees_both_gradients_and_replaces_that_of_the_input(adapter: 
     model = adapter.build("chain")
     seen: list[Any] = []
 
-    def tenfold(module: Any, grad_input: Any, grad_output: Any) -> Any:
+    def tenfold(module: Module, grad_input: Any, grad_output: Any) -> Any:
         seen.append((adapter.array(grad_input[0]), adapter.array(grad_output[0])))
         return (grad_input[0] * 10,)
 
@@ -68,7 +69,7 @@ def a_hook_hears_of_each_gradient_that_is_accumulated(adapter: Adapter) -> None:
     names = [adapter.parameters[name] for name in ("fc1.weight", "fc2.bias")]
     grads: list[Any] = []
 
-    def note(parameter: Any) -> None:
+    def note(parameter: Tensor) -> None:
         grads.append(adapter.array(parameter.grad))
 
     with hookline.register_post_accumulate_grad_hook(model, note, names):
@@ -86,7 +87,7 @@ def the_gradient_of_an_input_is_the_modules_own_share(adapter: Adapter) -> None:
     model = adapter.build("branch")
     seen: list[Any] = []
 
-    def note(module: Any, grad_input: Any, grad_output: Any) -> None:
+    def note(module: Module, grad_input: Any, grad_output: Any) -> None:
         seen.append((adapter.array(grad_input[0]), adapter.array(grad_output[0])))
 
     with hookline.register_backward_hook(model, note, "part"):
@@ -100,7 +101,7 @@ def a_module_that_returns_its_input_has_gradients(adapter: Adapter) -> None:
     model = adapter.build("same")
     seen: list[Any] = []
 
-    def note(module: Any, grad_input: Any, grad_output: Any) -> None:
+    def note(module: Module, grad_input: Any, grad_output: Any) -> None:
         seen.append((adapter.array(grad_input[0]), adapter.array(grad_output[0])))
 
     with hookline.register_backward_hook(model, note, "same"):
@@ -124,10 +125,10 @@ def gradients_belong_to_what_crosses_after_all_forward_hooks(adapter: Adapter) -
                 hookline.register_forward_hook(model, lambda module, args, output: output * 7, "block.inner")
             )
 
-        def before(module: Any, grad_output: Any, seen: dict[str, Any] = seen) -> None:
+        def before(module: Module, grad_output: Any, seen: dict[str, Any] = seen) -> None:
             seen["before"] = adapter.array(grad_output[0])
 
-        def after(module: Any, grad_input: Any, grad_output: Any, seen: dict[str, Any] = seen) -> None:
+        def after(module: Module, grad_input: Any, grad_output: Any, seen: dict[str, Any] = seen) -> None:
             seen["input"], seen["output"] = adapter.array(grad_input[0]), adapter.array(grad_output[0])
 
         handles.append(hookline.register_backward_pre_hook(model, before, "block.inner"))
@@ -146,7 +147,7 @@ def original_gradients_are_those_before_the_forward_hooks(adapter: Adapter) -> N
     model = adapter.build("chain")
     seen: list[Any] = []
 
-    def note(module: Any, grad_input: Any, grad_output: Any) -> None:
+    def note(module: Module, grad_input: Any, grad_output: Any) -> None:
         seen.append((adapter.array(grad_input[0]), adapter.array(grad_output[0])))
 
     with (
@@ -163,13 +164,13 @@ def gradients_go_through_structured_outputs(adapter: Adapter) -> None:
     model = adapter.build("fork")
     seen: dict[str, Any] = {}
 
-    def before(module: Any, grad_output: Any) -> Any:
+    def before(module: Module, grad_output: Any) -> Any:
         (tree,) = grad_output
         seen["double"], seen["more"] = adapter.array(tree["double"]), adapter.array(tree["more"][0])
         assert tree["more"][1] is None
         return ({"double": tree["double"] * 10, "more": (tree["more"][0], None)},)
 
-    def after(module: Any, grad_input: Any, grad_output: Any) -> None:
+    def after(module: Module, grad_input: Any, grad_output: Any) -> None:
         seen["input"] = adapter.array(grad_input[0])
 
     with hookline.register_backward_pre_hook(model, before, "fork"):
@@ -186,7 +187,7 @@ def gradients_go_through_structured_inputs(adapter: Adapter) -> None:
     model = adapter.build("join")
     seen: dict[str, Any] = {}
 
-    def after(module: Any, grad_input: Any, grad_output: Any) -> Any:
+    def after(module: Module, grad_input: Any, grad_output: Any) -> Any:
         (pair,) = grad_input
         seen["a"], seen["b"] = adapter.array(pair["a"]), adapter.array(pair["b"])
         return ({"a": pair["a"] * 10, "b": pair["b"]},)
@@ -202,7 +203,7 @@ def each_call_of_a_shared_module_has_its_own_gradients(adapter: Adapter) -> None
     model = adapter.build("shared")
     seen: list[Any] = []
 
-    def note(module: Any, grad_input: Any, grad_output: Any) -> None:
+    def note(module: Module, grad_input: Any, grad_output: Any) -> None:
         seen.append((adapter.array(grad_input[0]), adapter.array(grad_output[0])))
 
     with hookline.register_backward_hook(model, note, "a"):

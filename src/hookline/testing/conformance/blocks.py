@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import hookline
+from hookline.backends.nouns import Model
 from hookline.testing.conformance.adapter import Adapter, ramp
 from hookline.testing.conformance.checking import check, equal
 
@@ -21,7 +22,7 @@ LOSS = ramp(2, 3)[::-1].copy()
 ROUNDS = 12
 
 
-def quiet_blocks(model: Any) -> list[Callable[[], Any]]:
+def quiet_blocks(model: Model) -> list[Callable[[], Any]]:
     """What attaches and changes no value."""
     return [
         lambda: hookline.record(model),
@@ -176,7 +177,7 @@ def a_model_is_freed_whatever_was_attached(adapter: Adapter) -> None:
     alone = _left_over(adapter, lambda model: None)
     for number in range(len(quiet_blocks(None))):
 
-        def use(model: Any, number: int = number) -> None:
+        def use(model: Model, number: int = number) -> None:
             with quiet_blocks(model)[number]():
                 adapter.run(model, X)
                 adapter.backward(model, X, LOSS)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from hookline.backends.capabilities import capabilities
+from hookline.backends.nouns import Tree
 from hookline.errors import Unsupported
 from hookline.testing.conformance.adapter import Adapter, Array
 from hookline.trees import leaves
@@ -67,7 +68,7 @@ def _array(found: Any, adapter: Adapter) -> Array:
     return found if isinstance(found, (np.ndarray, np.generic)) else adapter.array(found)  # type: ignore[return-value]
 
 
-def count(tree: Any, kind: type) -> int:
+def count(tree: Tree, kind: type) -> int:
     """How many tensors a structure has."""
     return len(list(leaves(tree, kind)))
 

@@ -6,6 +6,7 @@ import copy
 from typing import Any
 
 import hookline
+from hookline.backends.nouns import Module, Tree
 from hookline.testing.conformance.adapter import Adapter, ramp
 from hookline.testing.conformance.checking import check, equal, raised
 
@@ -17,7 +18,7 @@ def a_pre_hook_sees_and_replaces_arguments(adapter: Adapter) -> None:
     model = adapter.build("chain")
     seen: list[Any] = []
 
-    def tenfold(module: Any, args: Any) -> Any:
+    def tenfold(module: Module, args: Tree) -> Any:
         seen.append(adapter.array(args[0]))
         return (args[0] * 10,)
 
@@ -35,7 +36,7 @@ def a_hook_sees_and_replaces_the_output(adapter: Adapter) -> None:
     model = adapter.build("chain")
     seen: list[Any] = []
 
-    def tenfold(module: Any, args: Any, output: Any) -> Any:
+    def tenfold(module: Module, args: Tree, output: Tree) -> Any:
         seen.append((adapter.array(args[0]), adapter.array(output)))
         return output * 10
 
@@ -65,10 +66,10 @@ def hooks_see_and_replace_keyword_arguments(adapter: Adapter) -> None:
     where = "scaled" if hasattr(model, "scaled") else "first"
     seen: list[Any] = []
 
-    def other_factor(module: Any, args: Any, kwargs: Any) -> Any:
+    def other_factor(module: Module, args: Tree, kwargs: Any) -> Any:
         return args, {**kwargs, "factor": 100.0}
 
-    def note(module: Any, args: Any, kwargs: Any, output: Any) -> None:
+    def note(module: Module, args: Tree, kwargs: Any, output: Tree) -> None:
         seen.append((kwargs["factor"], adapter.array(kwargs["add"])))
 
     with (
@@ -86,11 +87,11 @@ def keyword_arguments_may_be_left_out_and_added(adapter: Adapter) -> None:
     where = "scaled" if hasattr(model, "scaled") else "first"
     left_out: list[Any] = []
 
-    def without(module: Any, args: Any, kwargs: Any) -> Any:
+    def without(module: Module, args: Tree, kwargs: Any) -> Any:
         left_out.append(kwargs["add"])
         return args, {"factor": kwargs["factor"]}
 
-    def again(module: Any, args: Any, kwargs: Any) -> Any:
+    def again(module: Module, args: Tree, kwargs: Any) -> Any:
         return args, {**kwargs, "add": left_out[-1] * 5}
 
     with (
@@ -153,7 +154,7 @@ def a_hook_may_remove_itself_while_it_runs(adapter: Adapter) -> None:
     model = adapter.build("chain")
     seen: list[str] = []
 
-    def once(module: Any, args: Any, output: Any) -> None:
+    def once(module: Module, args: Tree, output: Tree) -> None:
         seen.append("once")
         handle.remove()
 

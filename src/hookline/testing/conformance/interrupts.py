@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import hookline
+from hookline.backends.nouns import Model
 from hookline.testing.conformance.adapter import Adapter, ramp
 from hookline.testing.conformance.checking import check, equal
 from hookline.testing.interrupting import Action
@@ -21,7 +22,7 @@ LINES = 12
 
 
 def _cut(adapter: Adapter, name: str, block: Callable[[Any], Any]) -> None:
-    def use(model: Any) -> None:
+    def use(model: Model) -> None:
         equal(adapter.run(model, X), X * 30, adapter)
 
     action = Action(block, use)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 import hookline
+from hookline.backends.nouns import Tensor
 from hookline.testing.conformance import reference
 from hookline.testing.conformance.adapter import Adapter, Array
 from hookline.testing.conformance.checking import check, raised
@@ -23,7 +24,7 @@ def an_op_hook_sees_the_output_of_every_operator(adapter: Adapter) -> None:
     wanted = reference.mlp().outputs
     seen: list[tuple[str, str, Array]] = []
 
-    def note(node_name: str, op_name: str, array: Any) -> None:
+    def note(node_name: str, op_name: str, array: Tensor) -> None:
         seen.append((node_name, op_name, adapter.array(array)))
 
     handle = hookline.register_op_hook(model, note)

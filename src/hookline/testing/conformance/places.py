@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import hookline
+from hookline.backends.nouns import Module
 from hookline.testing.conformance.adapter import Adapter, ramp
 from hookline.testing.conformance.checking import check, equal
 
@@ -28,7 +29,7 @@ def a_backward_hook_sees_the_gradient_of_each_argument(adapter: Adapter) -> None
     model = adapter.build("attend")
     seen: list[Any] = []
 
-    def note(module: Any, grad_input: Any, grad_output: Any) -> None:
+    def note(module: Module, grad_input: Any, grad_output: Any) -> None:
         seen.append([adapter.array(grad) for grad in grad_input])
 
     with hookline.register_backward_hook(model, note, "attend"):
@@ -63,7 +64,7 @@ def the_gradient_of_one_of_several_outputs_is_replaced_alone(adapter: Adapter) -
     model = adapter.build("several")
     for factors, total in (((0, 1, 1), 24), ((1, 0, 1), 20), ((1, 1, 0), 16)):
 
-        def changed(module: Any, grads: Any, factors: Any = factors) -> Any:
+        def changed(module: Module, grads: Any, factors: Any = factors) -> Any:
             return tuple(grad * factor for grad, factor in zip(grads, factors, strict=True))
 
         with hookline.register_backward_pre_hook(model, changed, "several"):
@@ -85,7 +86,7 @@ def a_backward_hook_is_called_once_where_an_output_is_used_twice(adapter: Adapte
     model = adapter.build("handed")
     seen: list[Any] = []
 
-    def note(module: Any, grad_input: Any, grad_output: Any) -> None:
+    def note(module: Module, grad_input: Any, grad_output: Any) -> None:
         seen.append([adapter.array(grad) for grad in (*grad_input, *grad_output)])
 
     with hookline.register_backward_hook(model, note, "handed"):
