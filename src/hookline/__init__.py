@@ -17,7 +17,6 @@ _HOME = {
     "audit": ("Audit", "AuditEntry"),
     "backends.capabilities": ("Framework", "capabilities"),
     "backends.tap": ("Label",),
-    "diagnosis.diagnose": ("health",),
     "diagnosis.finding": ("Finding",),
     "errors": (
         "ForwardError",
@@ -73,6 +72,7 @@ _HOME = {
     "recording.recorder": ("Recorder",),
     "recording.recording": ("Recording",),
     "runfiles.store": ("RunStore",),
+    "runs.diagnosing": ("diagnose", "health"),
     "runs.recordings": ("Recordings",),
     "runs.run": ("Run", "open_run"),
     "site": ("Site",),
@@ -128,7 +128,6 @@ if TYPE_CHECKING:
     from hookline.backends.capabilities import Framework as Framework
     from hookline.backends.capabilities import capabilities as capabilities
     from hookline.backends.tap import Label as Label
-    from hookline.diagnosis.diagnose import health as health
     from hookline.diagnosis.finding import Finding as Finding
     from hookline.errors import ForwardError as ForwardError
     from hookline.errors import HookError as HookError
@@ -185,6 +184,8 @@ if TYPE_CHECKING:
     from hookline.recording.recorder import Recorder as Recorder
     from hookline.recording.recording import Recording as Recording
     from hookline.runfiles.store import RunStore as RunStore
+    from hookline.runs.diagnosing import diagnose as diagnose
+    from hookline.runs.diagnosing import health as health
     from hookline.runs.recordings import Recordings as Recordings
     from hookline.runs.run import Run as Run
     from hookline.runs.run import open_run as open_run

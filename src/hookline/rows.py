@@ -13,12 +13,15 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from hookline.audit import Audit
 from hookline.histograms import Histograms
 
 Row = dict[str, Any]
 """A row for people; from the kernel to the disk and back to a reader rows are columns (`Rows`)."""
 Series = tuple[str, str, int, str]
 """Site, kind, call and mode of a row: the values of SERIES."""
+Curve = tuple[NDArray[np.int64], dict[str, NDArray[Any]]]
+"""The steps of a series, and an array of the same length for each statistic."""
 
 COLUMNS: dict[str, type] = {
     "count": int,
@@ -140,6 +143,18 @@ class Rows:
         found = self.integers[COUNTS.index(name)] if name in COUNTS else self.floats[FLOATS.index(name)]
         return found
 
+    def curves(self) -> dict[Series, Curve]:
+        """The steps of each series and its statistics at these, in the order in which they are here."""
+        places: dict[Series, list[int]] = {}
+        for place, one in enumerate(self.series):
+            places.setdefault(one, []).append(place)
+        ratios = np.asarray([extra.get(RATIO, np.nan) for extra in self.extra], np.float64)
+        columns = {**{name: self.column(name) for name in STATISTICS}, RATIO: ratios}
+        return {
+            one: (self.steps[some], {name: values[some] for name, values in columns.items()})
+            for one, some in places.items()
+        }
+
     def __len__(self) -> int:
         return len(self.series)
 
@@ -200,6 +215,12 @@ class HasRows(Protocol):
 
     def plot(self, site: str | None = None, kind: str = "output") -> Any:
         """A Figure of the chosen sites."""
+
+    def diagnose(self) -> list[Any]:
+        """What is wrong, the most severe first."""
+
+    def audit(self) -> Audit:
+        """For every site that was asked for: measured so many times, or never, and why."""
 
 
 HEAD = Struct("4d5q")

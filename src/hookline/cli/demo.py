@@ -90,7 +90,7 @@ def show_layers(run: hookline.Run) -> None:
             _course(outputs),
             _course(grads),
             f"{outputs[-1]['zeros'] / outputs[-1]['count']:.0%}" if outputs else "",
-            "not seen" if found is None else ", ".join(finding.what for finding in found) or "fine",
+            "not seen" if found is None else ", ".join(finding.rule for finding in found) or "fine",
             style="red" if found else "",
         )
     Console().print(table)

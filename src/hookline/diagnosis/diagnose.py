@@ -1,28 +1,12 @@
-"""Diagnose: the rules applied to every series of a run, and what they found by module."""
+"""Diagnose: the rules applied to every series that there is, and what they found by module."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import closing
-from pathlib import Path
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from hookline.diagnosis.finding import Finding
-from hookline.diagnosis.rules import RULES, SEVERITY, Series, recent, rms, vanishing
-from hookline.runs.growing import OpenRun
-from hookline.runs.run import Run
-
-
-def health(run: Run | str | Path) -> dict[str, list[Finding]]:
-    """What is wrong with each module of a run, the worst first: {name: findings}; an empty list is a healthy one.
-
-    A Finding has `what` (nan, exploding, dead, vanishing or still), `why`, a sentence, and the `step`.
-    """
-    folder = run.path if isinstance(run, Run) else Path(run)
-    with closing(OpenRun(folder, folder.name)) as opened:
-        opened.catch_up()
-        names = [name for name, _ in opened.modules()]
-        return findings_of(opened.series, opened.columns, owners(names, [one.site for one in opened.series]))
+from hookline.diagnosis.finding import SEVERITIES, Finding
+from hookline.diagnosis.rules import ORDER, RULES, Series, recent, rms, vanishing
 
 
 def owners(modules: Iterable[str], sites: Iterable[str]) -> dict[str, str]:
@@ -73,7 +57,13 @@ def findings_of(
     return {module: _worst_first(some) for module, some in found.items()}
 
 
+def in_order(found: Mapping[str, Sequence[Finding]]) -> list[Finding]:
+    """The findings of all modules in one list: the most severe first, of these the one that was seen first."""
+    every = [finding for findings in found.values() for finding in findings]
+    return sorted(every, key=lambda one: (SEVERITIES.index(one.severity), one.step))
+
+
 def _worst_first(findings: list[Finding]) -> list[Finding]:
-    """One finding of each sort."""
-    kept = {finding.what: finding for finding in reversed(findings)}
-    return sorted(kept.values(), key=lambda finding: SEVERITY.index(finding.what))
+    """One finding of each rule."""
+    kept = {finding.rule: finding for finding in reversed(findings)}
+    return sorted(kept.values(), key=lambda finding: ORDER.index(finding.rule))

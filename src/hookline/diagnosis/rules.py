@@ -31,8 +31,15 @@ FP16_MAX = 65504.0
 DEAD = 0.98
 VANISHING = 1e-4
 STILL = 1e-7
-SEVERITY = ("nan", "exploding", "dead", "vanishing", "still")
-"""The worst first."""
+ADVICE = {
+    "nan": "Look at the layer that had one first, and at what came into it at that step.",
+    "exploding": "Try a lower learning rate, gradient clipping or a norm in front of it.",
+    "dead": "Look at its bias and at what comes into it; try a lower learning rate or a leaky activation.",
+    "vanishing": "Look at what lies between it and the loss: saturated activations, a missing norm or shortcut.",
+    "still": "Look whether the optimizer holds it, and whether its learning rate and gradient are large enough.",
+}
+"""What to look at, for each rule; the worst first."""
+ORDER = tuple(ADVICE)
 
 Array = NDArray[Any]
 Stats = dict[str, Array]
@@ -75,6 +82,11 @@ def rule(*kinds: str, only_training: bool = True) -> Callable[[Test], Test]:
     return add
 
 
+def _finding(rule: str, site: str, step: Any, why: str, **evidence: float) -> Finding:
+    severity = "error" if rule == "nan" else "warning"
+    return Finding(rule, severity, site, int(step), why, evidence, ADVICE[rule])
+
+
 @rule(only_training=False)
 def not_finite(series: Series, steps: Array, stats: Stats) -> Finding | None:
     """A value was NaN or Inf."""
@@ -87,7 +99,8 @@ def not_finite(series: Series, steps: Array, stats: Stats) -> Finding | None:
     much = "all" if share == 1 else f"{share:.2%}" if share >= 0.0001 else "a little"
     when = f"at step {int(steps[first]):,}" if len(bad) == 1 else f"from step {int(steps[first]):,}"
     still = "" if bad[-1] == len(steps) - 1 or len(bad) == 1 else f" to {int(steps[bad[-1]]):,}"
-    return Finding("nan", f"{much} of {_words(series)} is {what} {when}{still}", int(steps[first]))
+    why = f"{much} of {_words(series)} is {what} {when}{still}"
+    return _finding("nan", series.site, steps[first], why, share=float(share))
 
 
 @rule("output", "grad_output", "param", "param_grad")
@@ -96,14 +109,14 @@ def exploding(series: Series, steps: Array, stats: Stats) -> Finding | None:
     now, largest = recent(rms(stats)), recent(stats["absmax"])
     if largest >= FP16_MAX:
         why = f"{_words(series)} reaches {largest:.2g}, beyond what fp16 holds ({FP16_MAX:,.0f})"
-        return Finding("exploding", why, int(steps[-1]))
+        return _finding("exploding", series.site, steps[-1], why, absmax=largest)
     early = rms(stats)[: max(RECENT, len(steps) // 10)]
     early = early[np.isfinite(early)]
     if len(steps) < 2 * RECENT or not len(early) or not (before := float(np.median(early))):
         return None
     if now >= GROWTH * before:
         why = f"{_words(series)} is {now / before:,.0f} times as large as at the beginning"
-        return Finding("exploding", why, int(steps[-1]))
+        return _finding("exploding", series.site, steps[-1], why, rms=now, rms_at_first=before)
     return None
 
 
@@ -113,7 +126,7 @@ def dead(series: Series, steps: Array, stats: Stats) -> Finding | None:
     zeros = recent(stats["zeros"] / np.maximum(stats["count"], 1))
     if zeros >= DEAD:
         much = "all" if zeros == 1 else f"{zeros:.1%}"
-        return Finding("dead", f"{much} of its outputs are zero", int(steps[-1]))
+        return _finding("dead", series.site, steps[-1], f"{much} of its outputs are zero", zeros=zeros)
     return None
 
 
@@ -126,7 +139,7 @@ def still(series: Series, steps: Array, stats: Stats) -> Finding | None:
     if ratio < STILL:
         much = f"a step changes {series.site} by {ratio:.1g} of its size"
         why = much if ratio else f"steps leave {series.site} as it is"
-        return Finding("still", why, int(steps[-1]))
+        return _finding("still", series.site, steps[-1], why, ratio=ratio)
     return None
 
 
@@ -143,10 +156,11 @@ def vanishing(kind: str, sizes: dict[str, tuple[float, int]]) -> list[tuple[str,
     found = []
     for module, (size, step) in sizes.items():
         if size == 0:
-            found.append((module, Finding("vanishing", f"the gradient of {what} is zero", step)))
+            why = f"the gradient of {what} is zero"
+            found.append((module, _finding("vanishing", module, step, why, rms=size, rms_elsewhere=large)))
         elif size < VANISHING * large:
             why = f"the gradient of {what} is {large / size:,.0f} times smaller than elsewhere"
-            found.append((module, Finding("vanishing", why, step)))
+            found.append((module, _finding("vanishing", module, step, why, rms=size, rms_elsewhere=large)))
     return found
 
 

@@ -54,7 +54,7 @@ def describe(run: ViewedRun, seconds: float = float("inf")) -> dict[str, Any]:
 def told(health: Health) -> dict[str, Any]:
     """Health as JSON: {"health", "looked", "until", "no_health"}; `health` is None where it is not known (yet)."""
     known = health.revision >= 0 and health.error is None
-    findings = {site: [list(one) for one in found] for site, found in health.findings.items()}
+    findings = {site: [[one.rule, one.why, one.step] for one in found] for site, found in health.findings.items()}
     return {
         "health": findings if known else None,
         "looked": health.revision,

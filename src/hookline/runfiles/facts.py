@@ -29,6 +29,17 @@ def _are_modules(value: Any) -> bool:
     )
 
 
+def _is_audit(value: Any) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(one, list)
+        and len(one) == 3
+        and _is_name(one[0])
+        and _is_whole(one[1])
+        and (one[2] is None or _is_text(one[2]))
+        for one in value
+    )
+
+
 def _is_name(value: Any) -> bool:
     return isinstance(value, str) and len(value) <= LONGEST
 
@@ -40,6 +51,7 @@ KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "process": (_is_whole, "a whole number"),
     "dropped": (_is_whole, "a whole number"),
     "sites": (_are_modules, "a list of names and types"),
+    "audit": (_is_audit, "a list of names, numbers and reasons"),
     **dict.fromkeys(TEXTS, (_is_text, "a text")),
 }
 """What is used of the facts, and what each has to be; others are handed on as they are."""

@@ -54,6 +54,7 @@ class RunStore:
         self._full, self._resume = full, resume
         self._file: RunFile | None = None
         self._notes_end = True
+        self._facts: dict[str, Any] = {}
         self._background: Background[Rows] | None = None
 
     def open(self, meta: dict[str, Any] | None = None) -> None:
@@ -101,6 +102,10 @@ class RunStore:
             self._tell(error)
         self._note()
 
+    def note(self, facts: dict[str, Any]) -> None:
+        """Facts of the run that are written when it ends."""
+        self._facts |= facts
+
     def close(self) -> None:
         """Writes what is left, notes how the run ended, and closes the file; RunError if that failed."""
         file, background = self._file, self._background
@@ -121,7 +126,7 @@ class RunStore:
         error = None if background is None else background.error
         self.dropped = self.dropped if background is None else background.dropped
         try:
-            facts = {"ended": now(), "dropped": self.dropped, **how}
+            facts = {**self._facts, "ended": now(), "dropped": self.dropped, **how}
             file.leave(facts if error is None and self._notes_end else {})
         except (sqlite3.Error, OSError) as failed:
             error = failed

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from hookline.audit import Audit, AuditEntry
 from hookline.choosing import bounds, check_stat, with_stat, within_steps
+from hookline.diagnosis.diagnose import in_order
+from hookline.diagnosis.finding import Finding
 from hookline.errors import InvalidArgument, RunError
 from hookline.optional import need
 from hookline.recording.budget import parse_bytes
@@ -17,6 +21,7 @@ from hookline.runfiles.opening import run_files
 from hookline.runfiles.reader import Reader
 from hookline.runs.arrays import Columns, joined, with_histograms
 from hookline.runs.asking import Chosen, chosen_series, within
+from hookline.runs.diagnosing import found_in
 from hookline.runs.export import export, pieces
 from hookline.runs.recordings import Recordings
 from hookline.tables import arrow_table, polars_frame
@@ -164,6 +169,22 @@ class Run:
         from hookline.plots import overview
 
         return overview(self.rows(site, kind), site, kind)
+
+    def diagnose(self) -> list[Finding]:
+        """What is wrong by all rows, the most severe first; an empty list where nothing is."""
+        return in_order(found_in(self.path))
+
+    def audit(self) -> Audit:
+        """For every site that was asked for: measured so many times, or never, and why.
+
+        A run that did not come to its end has none; then it tells of each module how many rows it has.
+        """
+        if (noted := self.meta.get("audit")) is not None:
+            return Audit(AuditEntry(site, fired, why) for site, fired, why in noted)
+        unknown = "no row of it was kept; why is not known, since the run did not come to its end"
+        counts = Counter(self.columns(kind="output", stat="count")["site"].tolist() if self.sites else ())
+        modules = [name for name, _ in self.meta.get("sites", [])]
+        return Audit(AuditEntry(name, counts[name], None if counts[name] else unknown) for name in modules)
 
     def to_pandas(self, *, histograms: bool = False, limit: int | str = "8GB") -> Any:
         """All rows as a pandas DataFrame; InvalidArgument where it would take more memory than `limit`.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Mapping
@@ -22,7 +23,7 @@ from hookline.hooks.select import Place, Tree
 from hookline.hooks.session import Session, opened
 from hookline.recording.keeping import facts_of
 from hookline.reporting import report
-from hookline.rows import Row
+from hookline.rows import Curve, Row, Series
 from hookline.schedule import Schedule
 from hookline.watching.audit import Seen, audited
 from hookline.watching.clock import StepClock
@@ -90,6 +91,17 @@ class Watch(Reading, Enterable, Undoing):
         with self._stepping:
             self.finish_step()
             return self._table.rows(site, kind, step)
+
+    def _curves_in_memory(self) -> dict[Series, Curve]:
+        if self.is_open:
+            self.backend.settled()
+        with self._stepping:
+            self.finish_step()
+            return self._table.curves()
+
+    @property
+    def _modules(self) -> list[str]:
+        return [place.name for place in self._places]
 
     def audit(self) -> Audit:
         """For every site and parameter: measured so many times, or never, and why."""
@@ -214,6 +226,9 @@ class Watch(Reading, Enterable, Undoing):
                 self.finish_step()
             self.is_open = False
             self._end_step(self.now)  # what came after the last optimizer step, validation say
+            if self._table.path is not None:
+                account = self._account(sys.exc_info()[1])
+                self._table.note({"audit": [[one.site, one.fired, one.why] for one in account]})
         self._progress.close()
 
     def _close_account(

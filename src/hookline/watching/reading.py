@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from hookline.choosing import check_stat, with_stat, within_steps
-from hookline.rows import FIXED, Row
+from hookline.diagnosis.diagnose import findings_of, in_order, owners
+from hookline.diagnosis.finding import Finding
+from hookline.rows import FIXED, Curve, Row, Series
 from hookline.tables import arrow_table, pandas_frame, polars_frame
+
+
+class Watched(NamedTuple):
+    """What a curve is about."""
+
+    site: str
+    kind: str
+    mode: str
 
 
 class Reading:
     """What can be asked of the rows in memory."""
 
     def _rows_in_memory(self, site: str | None, kind: str | None, step: int | None) -> list[Row]:
+        raise NotImplementedError
+
+    def _curves_in_memory(self) -> dict[Series, Curve]:
+        raise NotImplementedError
+
+    @property
+    def _modules(self) -> list[str]:
         raise NotImplementedError
 
     @property
@@ -61,3 +78,11 @@ class Reading:
         from hookline.plots import overview
 
         return overview(self.rows(), site, kind)
+
+    def diagnose(self) -> list[Finding]:
+        """What is wrong by the rows in memory, the most severe first; an empty list where nothing is."""
+        curves = self._curves_in_memory()
+        found = [Watched(site, kind, mode) for site, kind, _, mode in curves]
+        values = list(curves.values())
+        owner = owners(self._modules, [one.site for one in found])
+        return in_order(findings_of(found, lambda number: values[number], owner))

@@ -10,7 +10,7 @@ from typing import Any
 
 from hookline.errors import InvalidArgument
 from hookline.globs import matcher
-from hookline.rows import Row, Rows
+from hookline.rows import Curve, Row, Rows, Series
 from hookline.sinks import RunStore, Sink
 from hookline.watching.history import History
 
@@ -108,6 +108,17 @@ class Table:
             ]
             found += (row for row in rows.at(places) if step is None or row["step"] == step)
         return found
+
+    def curves(self) -> dict[Series, Curve]:
+        """The series in memory, each with its statistics over the steps."""
+        steps = list(self.history)
+        return Rows.joined(steps).curves() if steps else {}
+
+    def note(self, facts: dict[str, Any]) -> None:
+        """Has what is known of the run at its end kept in it."""
+        for sink in self._sinks:
+            if isinstance(sink, RunStore):
+                sink.note(facts)
 
     def close(self) -> None:
         """Tells the sinks that nothing more comes; a second time those that the first did not come to."""
