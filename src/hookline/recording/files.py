@@ -10,6 +10,7 @@ from typing import Any
 from hookline.backends import named
 from hookline.backends.protocol import Backend
 from hookline.errors import RunError, printable
+from hookline.recording import seals
 
 UNREADABLE = (
     OSError,
@@ -25,11 +26,13 @@ UNREADABLE = (
 
 
 def write_tensors(path: Path, tensors: dict[str, Any], metadata: dict[str, str], framework: str) -> None:
-    """Writes all tensors to `path`, by a temporary file that is renamed at the end."""
+    """Writes all tensors to `path`, with their checksums, by a temporary file that is renamed at the end."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        named(framework).write_safetensors(temporary, tensors, metadata)
+        sealed = {**metadata, seals.FIELD: seals.placeholder(len(tensors))}
+        named(framework).write_safetensors(temporary, tensors, sealed)
+        seals.seal(temporary)
         temporary.replace(path)
     except OSError as error:
         raise RunError(f"{path} can't be written: {error}") from error
@@ -47,8 +50,9 @@ def reader_of(framework: str) -> Backend:
 
 
 def read_tensor(path: Path, key: str, framework: str) -> Any:
-    """One tensor of a file."""
+    """One tensor of a file; RunError where it is damaged."""
     try:
+        seals.check(path, [key])
         return reader_of(framework).read_safetensors(path, [key])[key]
     except UNREADABLE as error:
         raise RunError(f"{path} can't be read: {printable(error)}") from error

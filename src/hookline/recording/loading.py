@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from hookline.errors import RunError, printable
+from hookline.recording import seals
 from hookline.recording.budget import Cell
 from hookline.recording.calls import Call, SiteRecord
 from hookline.recording.files import UNREADABLE, reader_of
@@ -22,8 +23,6 @@ from hookline.recording.recording import Recording
 from hookline.recording.saving import GRADS, TREES, VERSION
 from hookline.trees import Slot
 
-MOST_HEADER = 100_000_000
-"""As long as safetensors allows a header to be."""
 MOST_FIELDS = 1000
 
 
@@ -70,6 +69,7 @@ def _recording(path: Path, *, in_memory: bool) -> Recording:
         backend = header["backend"]
         tensors: Any = _InFile(path, backend)
         if in_memory:
+            seals.check(path)
             reader = reader_of(backend)
             backend, tensors = reader.name, reader.read_safetensors(path)
         sites = [_site_from_json(entry, tensors) for entry in header["sites"]]
@@ -83,11 +83,7 @@ def _recording(path: Path, *, in_memory: bool) -> Recording:
 
 def _header(path: Path) -> dict[str, Any]:
     try:
-        with path.open("rb") as file:
-            size = int.from_bytes(file.read(8), "little")
-            if size > min(path.stat().st_size, MOST_HEADER):
-                raise RunError(f"{path} is not a safetensors file, or is cut off.")
-            header = json.loads(json.loads(file.read(size))["__metadata__"]["hookline"])
+        header = json.loads(seals.header_of(path)["__metadata__"]["hookline"])
     except OSError as error:
         raise RunError(f"{path} can't be read: {error}") from error
     if not isinstance(header, dict) or type(header["version"]) is not int:
