@@ -28,10 +28,10 @@ FRAMEWORKS := $(patsubst $(SUITES)/frameworks/%/requirements.txt,%,$(wildcard $(
 SLOW := test_blocks.py test_cli.py test_compiled.py test_compiled_gradients.py test_compiled_zoo.py \
 	test_demo.py test_doctor.py test_export.py test_findings.py test_findings_outputs.py test_fuzz_runs.py \
 	test_hostile_runs.py test_interrupts.py test_law.py test_law_compiled.py test_leaving.py test_lifetimes.py \
-	test_lines_reduce.py test_operators_compiled.py test_page.py test_page_lasting.py test_progress_shown.py \
-	test_run_folders.py test_run_recordings.py test_run_store.py test_runs_faults.py test_seed_mindspore.py \
-	test_summary_numbers.py test_threads.py test_torch_private.py test_tracers.py test_versions.py test_view.py \
-	test_weight_edits.py compiled.md
+	test_lines_reduce.py test_operators_compiled.py test_page.py test_page_lasting.py test_plots.py \
+	test_progress_shown.py test_run_folders.py test_run_recordings.py test_run_store.py test_runs_faults.py \
+	test_seed_mindspore.py test_summary_numbers.py test_threads.py test_torch_private.py test_tracers.py \
+	test_versions.py test_view.py test_weight_edits.py compiled.md
 
 # Other versions of torch, each in a folder of its own, beside an environment that has none.
 TORCHES ?= 2.6.0 2.14.1 2.15.0
@@ -80,7 +80,7 @@ test: check
 	$(BIN)/pytest -q -n 2 --durations=20
 
 test-quick: setup
-	$(BIN)/pytest -q -n 2 $(patsubst %,--ignore-glob='*/%',$(SLOW))
+	$(BIN)/pytest -q -n 2 --durations=10 $(patsubst %,--ignore-glob='*/%',$(SLOW))
 
 # An environment of its own: these libraries are heavy, and hookline must not need any of them.
 $(TRAINERS_READY): $(SUITES)/trainers/requirements.txt constraints.txt
