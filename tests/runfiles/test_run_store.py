@@ -342,3 +342,10 @@ def test_a_run_of_an_older_format_still_opens(tmp_path, number):
         wanted = {**fixed, "step": step, **Stats.of([0.25 * step, -3.0, math.nan]).row()}
         assert differing(got, wanted) == []
     assert [(got["ratio"], got["hist"]) for got in updates] == [(0.5, None)] * 3
+
+
+def test_a_row_that_comes_twice_at_once_is_counted_once(tmp_path):
+    with closing(hookline.RunStore(tmp_path / "run")) as store:
+        store.write([row(own=1.0), row(step=1), row(own=2.0)])
+    with hookline.open_run(tmp_path / "run") as run:
+        assert run.count() == 2 == len(run.rows()) and run.rows(steps=(0, 0))[0]["own"] == 2.0
