@@ -303,8 +303,10 @@ def forget_parametrized() -> None:
 is_view: Callable[[torch.Tensor], bool] = methodcaller("_is_view")
 """Whether autograd tracks a tensor as a view of another one."""
 
-node_number: Callable[[Any], int] = methodcaller("_sequence_nr")
-"""The sequence number that an autograd node got; see `sequence_number`."""
+
+def node_number(node: Any) -> int:
+    """The sequence number that an autograd node got; see `sequence_number`."""
+    return node._sequence_nr()  # type: ignore[no-any-return]  # 50 ns, by a methodcaller 110
 
 
 def base_of(tensor: torch.Tensor) -> torch.Tensor | None:

@@ -71,7 +71,8 @@ def needs_gradient(tree: Any) -> bool:
 @stacked
 def observed(stack: ExitStack, run: EngineRun) -> None:
     """Around a run of the engine: tells the gradients of all passages that it comes by."""
-    if not marked.looked_up and not run.create_graph and not births:
+    replacing = bool(run.inputs) and marked.replacing.alive() is not None  # not every node runs
+    if marked.looked_up.alive() is None and not replacing and not run.create_graph and not births:
         return
     backward = Backward(run)
     stack.callback(backward.close)

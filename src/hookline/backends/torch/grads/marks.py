@@ -17,8 +17,8 @@ VIEW = "hookline view"
 """Under this name it says that the node is that of a view which hookline made."""
 
 
-class LookedUp:
-    """Alive as long as there is something that a backward has to look up."""
+class Observing:
+    """Alive as long as there is a passage of some kind; while it is, backwards are observed."""
 
     __slots__ = ("__weakref__", "_observed")
 
@@ -26,33 +26,45 @@ class LookedUp:
         self._observed = observed
 
 
-class Marked:
-    """Whether nodes now alive have something of hookline's in their metadata.
+class Kind:
+    """Whether passages of some kind are alive, each of which holds what `held` returns.
 
-    Whoever puts it there holds what `held` returns: nothing is counted back, which an interrupt could cut short
-    where nobody would notice.
+    Nothing is counted back, which an interrupt could cut short where nobody would notice.
     """
 
-    def __init__(self) -> None:
-        self._looked_up: Callable[[], LookedUp | None] = lambda: None
-        self.observed: Callable[[], Any] = lambda: None
+    __slots__ = ("_observe", "alive")
 
-    @property
-    def looked_up(self) -> bool:
-        """Whether there are passages that are not simple."""
-        return self._looked_up() is not None
+    def __init__(self, observe: Callable[[], Any]) -> None:
+        self._observe = observe
+        self.alive: Callable[[], Observing | None] = _nobody
+        """What they hold; None where there is none."""
 
-    def held(self, *, looked_up: bool) -> Any:
-        """What to hold as long as the mark is there; then backwards are observed, too."""
-        return (self._looked_up() or self._look_up()) if looked_up else self.observed()
+    def held(self) -> Observing:
+        return self.alive() or self._made()
 
     @changing
-    def _look_up(self) -> LookedUp:
-        found = self._looked_up()
+    def _made(self) -> Observing:
+        found = self.alive()
         if found is None:
-            found = LookedUp(self.observed())
-            self._looked_up = weakref.ref(found)
+            found = Observing(self._observe())
+            self.alive = weakref.ref(found)
         return found
+
+
+def _nobody() -> None:
+    return None
+
+
+class Marked:
+    """Which passages are alive, as far as a backward has to know."""
+
+    def __init__(self) -> None:
+        self.observed: Callable[[], Any] = _nobody
+        """What any passage holds: as long as somebody does, backwards are observed."""
+        self.looked_up = Kind(lambda: self.observed())
+        """Passages that are not simple."""
+        self.replacing = Kind(lambda: self.observed())
+        """Simple ones that replace the gradient of an output."""
 
 
 marked = Marked()
@@ -69,5 +81,5 @@ def viewed(leaf: Tensor) -> Tensor:
     view = aliased(leaf)
     if view is not leaf:
         node: Any = view.grad_fn
-        node.metadata[VIEW] = marked.held(looked_up=True)  # a backward looks after the order of sums there
+        node.metadata[VIEW] = marked.looked_up.held()  # a backward looks after the order of sums there
     return view
