@@ -13,10 +13,10 @@ from torch import nn
 from torch.autograd.graph import get_gradient_edge
 
 from hookline.backends.torch.compat import (
+    are_followed,
     aside,
     base_of,
     is_seen,
-    is_traced,
     is_view,
     is_wrapped,
     node_number,
@@ -28,18 +28,8 @@ from hookline.trees import leaves, map_leaves, parts
 Tensor = torch.Tensor
 Edge = tuple[Any, int]
 """A node of autograd's graph and the number of one of its outputs: where gradients of a tensor are sent."""
-_grad_enabled = torch.is_grad_enabled
 Live = list[tuple[Tensor, int]]
 """Tensors that need a gradient, with the numbers of their places."""
-
-
-def are_followed() -> bool:
-    """Whether autograd follows what runs now.
-
-    Without autograd, a tensor that passes through is of no graph that this call makes. What is being traced into a
-    program of its own gets no view and no hook of ours.
-    """
-    return _grad_enabled() and not is_traced()
 
 
 def live_leaves(tree: Any) -> tuple[Live, int]:
@@ -50,6 +40,8 @@ def live_leaves(tree: Any) -> tuple[Live, int]:
     >>> [number for _, number in live], places
     ([0, 2], 3)
     """
+    # Without autograd, a tensor that passes through is of no graph that this call makes. What is being traced into
+    # a program of its own gets no view and no hook of ours.
     enabled = are_followed()
     live: Live = []
     places = 0

@@ -27,47 +27,33 @@ class Observing:
 
 
 class Kind:
-    """Whether passages of some kind are alive, each of which holds what `held` returns.
+    """Whether passages of some kind are alive: each holds `alive() or made()`.
 
     Nothing is counted back, which an interrupt could cut short where nobody would notice.
     """
 
-    __slots__ = ("_observe", "alive")
+    observe: Callable[[], Any] = staticmethod(lambda: None)
+    """Has backwards observed as long as somebody holds what it returns."""
 
-    def __init__(self, observe: Callable[[], Any]) -> None:
-        self._observe = observe
-        self.alive: Callable[[], Observing | None] = _nobody
-        """What they hold; None where there is none."""
-
-    def held(self) -> Observing:
-        return self.alive() or self._made()
+    def __init__(self) -> None:
+        # A reference to what is gone, and no function that returns None: it is asked on every call of a module.
+        self.alive = weakref.ref(Observing(None))
 
     @changing
-    def _made(self) -> Observing:
+    def made(self) -> Observing:
         found = self.alive()
         if found is None:
-            found = Observing(self._observe())
+            found = Observing(Kind.observe())
             self.alive = weakref.ref(found)
         return found
 
 
-def _nobody() -> None:
-    return None
-
-
-class Marked:
-    """Which passages are alive, as far as a backward has to know."""
-
-    def __init__(self) -> None:
-        self.observed: Callable[[], Any] = _nobody
-        """What any passage holds: as long as somebody does, backwards are observed."""
-        self.looked_up = Kind(lambda: self.observed())
-        """Passages that are not simple."""
-        self.replacing = Kind(lambda: self.observed())
-        """Simple ones that replace the gradient of an output."""
-
-
-marked = Marked()
+every_passage = Kind()
+"""All of them, simple or not."""
+looked_up = Kind()
+"""Those that are not simple."""
+replacing = Kind()
+"""Simple ones that replace the gradient of an output."""
 
 
 def is_own(leaf: Tensor) -> bool:
@@ -81,5 +67,7 @@ def viewed(leaf: Tensor) -> Tensor:
     view = aliased(leaf)
     if view is not leaf:
         node: Any = view.grad_fn
-        node.metadata[VIEW] = marked.looked_up.held()  # a backward looks after the order of sums there
+        node.metadata[VIEW] = (
+            looked_up.alive() or looked_up.made()
+        )  # a backward looks after the order of sums there
     return view

@@ -40,7 +40,7 @@ from hookline.backends.torch.grads.leaves import (
     replaced_at,
     written,
 )
-from hookline.backends.torch.grads.marks import is_own, marked, viewed
+from hookline.backends.torch.grads.marks import every_passage, is_own, looked_up, viewed
 from hookline.backends.torch.grads.ports import (
     AGAIN,
     FOREVER,
@@ -70,14 +70,7 @@ class Passage(Simple):
 
     # In the forward
 
-    def enter(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
-        """The arguments to go on with."""
-        thread = here.now
-        if not thread.is_main:
-            threads.note()
-        self.before = thread.looked_up
-        if len(args) == 1 and not kwargs and type(args[0]) is Tensor and self.enter_plainly(args[0]):
-            return args, kwargs
+    def enter_anyhow(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
         live, self.places_in = live_leaves((args, kwargs))
         self.live = len(live)
         if live:
@@ -115,7 +108,7 @@ class Passage(Simple):
             return args, kwargs
         given = args, kwargs
         args, kwargs = replaced_at(given, new)
-        self._copies = Copies()
+        self._copies, self.mixed = Copies(), True
         self._copies.add(given, (args, kwargs))
         entered = {number: leaf for leaf, number in live_leaves((args, kwargs))[0]}
         apart: dict[int, list[int]] = {}
@@ -138,19 +131,13 @@ class Passage(Simple):
         if is_view(leaf) and (found := region_of(leaf)) is not None:
             port.base, port.region = found
             port.seen_last = partial(number_of, leaf)
-            self._versions = [*self._versions, (leaf, version(leaf))]
+            self._versions, self.mixed = [*self._versions, (leaf, version(leaf))], True
         self.inputs = *self.inputs, port
 
-    def leave(self, output: Any, call: int, references: int) -> Any:
-        """The output to go on with. `call` is one number for all hooks of a call, and no other call's;
-        `references` is what the hook counted of `output`."""
+    def leave_anyhow(self, output: Any, call: int, references: int) -> Any:
         thread = here.now
-        if not self.start and not thread.is_main:
-            threads.note()
         if self._copies is not None:
             self._copies.write_back()
-        elif type(output) is Tensor and not self._versions and self.leave_plainly(output, call, references):
-            return output
         self.lay_out_input()
         spare = kept.ids(output, references)  # before anything here holds a tensor of it
         live, self.places_out = live_leaves(output)
@@ -246,7 +233,8 @@ class Passage(Simple):
             self.simple = False
             thread.looked_up += 1
         if self.outputs:
-            self.marks = marked.observed() if self.simple else marked.looked_up.held()
+            kind = every_passage if self.simple else looked_up
+            self.marks = kind.alive() or kind.made()
 
     def _shown_by(self, leaf: Tensor, base: Edge) -> Port | None:
         """The input that an output is a view of, or shares the base with."""

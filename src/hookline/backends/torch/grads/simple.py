@@ -12,9 +12,9 @@ from typing import Any
 import torch
 
 from hookline.backends.protocol import GradSink, JointSink
-from hookline.backends.torch.compat import graph_task, is_view, node_number, sequence_number
-from hookline.backends.torch.grads.leaves import Edge, are_followed, kept
-from hookline.backends.torch.grads.marks import marked
+from hookline.backends.torch.compat import are_followed, graph_task, is_view, node_number, sequence_number
+from hookline.backends.torch.grads.leaves import Edge, kept
+from hookline.backends.torch.grads.marks import every_passage, looked_up, replacing
 from hookline.backends.torch.grads.ports import FOREVER, ONLY, Port, is_claimed, mark
 from hookline.backends.torch.grads.threads import here, threads
 
@@ -55,6 +55,8 @@ class Simple:
     """The edge of the only tensor that entered, if it did so plainly: then there is no port for it yet."""
     inputs: tuple[Port, ...] = ()
     outputs: tuple[Port, ...] = ()
+    mixed = False
+    """Whether views came in, or copies had to be made: then it is not plain."""
     before = 0
     """How many passages of this thread had to be looked up when it was entered."""
     output_nr = 0
@@ -63,42 +65,66 @@ class Simple:
 
     # In the forward
 
-    def enter_plainly(self, leaf: Tensor) -> bool:
-        """Enters a call that gets one tensor, as most calls do; False if that is a leaf or a view."""
-        node = leaf.grad_fn
-        if node is None or threads.several or is_view(leaf) or not are_followed():
-            return False
-        self.entered = node, leaf.output_nr
-        self.live = self.places_in = 1
-        self.start = sequence_number()
-        return True
+    def enter(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
+        """The arguments to go on with."""
+        thread = here.now
+        if not thread.is_main:
+            threads.note()
+        self.before = thread.looked_up
+        if len(args) == 1 and not kwargs and type(leaf := args[0]) is Tensor and not threads.several:
+            node = leaf.grad_fn
+            if node is not None and not is_view(leaf):
+                self.entered = node, leaf.output_nr
+                self.live = self.places_in = 1
+                self.start = sequence_number()
+                return args, kwargs
+        return self.enter_anyhow(args, kwargs)
 
-    def leave_plainly(self, output: Tensor, call: int, references: int) -> bool:
-        """Does for a plain call what `Passage.leave` does for any; False if it has to be looked up.
+    def leave(self, output: Any, call: int, references: int) -> Any:
+        """The output to go on with. `call` is one number for all hooks of a call, and no other call's;
+        `references` is what the hook counted of `output`.
 
         Plain is a call that a tensor left which is no view and which nobody else has, in which no other call has
         to be looked up, and which nobody else has hooked.
         """
-        node, thread = output.grad_fn, here.now
-        if node is None or call == thread.call or references > kept.alone or threads.several or is_view(output):
-            return False
-        start = self.start
-        if (start and thread.looked_up != self.before) or not (self.entered or self.inputs or are_followed()):
-            return False
+        thread, start = here.now, self.start
+        if not start and not thread.is_main:
+            threads.note()
+        if (
+            type(output) is not Tensor
+            or (node := output.grad_fn) is None
+            or call == thread.call
+            or references > kept.alone
+            or threads.several
+            or self.mixed
+            or (start and thread.looked_up != self.before)
+            or is_view(output)
+            or not are_followed()
+        ):
+            return self.leave_anyhow(output, call, references)
         end = sequence_number()
         if not self.hear(node, output.output_nr, end):
             self.simple = False
-            return False
+            return self.leave_anyhow(output, call, references)
         self.places_out = 1
         thread.group = self.group = thread.group + 1
         thread.call, thread.looking, thread.known = call, end, (id(output),)
         thread.span = self.span = start, end
-        self.marks = marked.replacing.held() if self.joint_out is not None else marked.observed()
-        return True
+        kind = every_passage if self.joint_out is None else replacing
+        self.marks = kind.alive() or kind.made()
+        return output
+
+    def enter_anyhow(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
+        """The same of any call."""
+        raise NotImplementedError
+
+    def leave_anyhow(self, output: Any, call: int, references: int) -> Any:
+        """The same of any call, which may be simple without being plain."""
+        raise NotImplementedError
 
     def hear(self, node: Any, output_nr: int, end: int) -> bool:
         """Hooks on the node of the only output and on that which feeds inputs; False if it is not so simple."""
-        if (marked.looked_up.alive() or marked.replacing.alive()) and is_claimed(node, self):
+        if (looked_up.alive() or replacing.alive()) and is_claimed(node, self):
             return False
         start, edge = self.start, self.entered
         self.output_nr = output_nr
