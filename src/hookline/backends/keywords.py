@@ -20,31 +20,34 @@ class Kwargs(list[Any]):
     __slots__ = ("__weakref__",)
 
 
-class _Thread(threading.local):
-    """What is known of the latest call that a tap was told of."""
+class Following:
+    """What a thread knows of the latest calls that taps were told of."""
 
-    latest: Callable[[], Kwargs | None] = staticmethod(lambda: None)
+    __slots__ = ("call", "latest", "number", "taps", "thread")
+
+    def __init__(self) -> None:
+        self.thread = threading.get_ident()
+        self.latest: Callable[[], Kwargs | None] = weakref.ref(Kwargs())
+        """What stood for the kwargs of the latest call."""
+        self.call: tuple[int, ...] = ()
+        self.taps: tuple[int, ...] = ()
+        self.number = 0
+        """The call that taps after the forward came from last, which of them did, and its number."""
 
 
-_thread = _Thread()
+class _Local(threading.local):
+    def __init__(self) -> None:
+        self.now = Following()
+
+
+here = _Local()
 
 
 def following(fn: Callable[..., Any], module: Module, args: Tree, kwargs: Any) -> Any:
     """fn(module, args, kwargs) of a tap before the forward, whose result may have other kwargs."""
     new = fn(module, args, kwargs)
     if new is not None and new[1] is not kwargs:
-        known = _thread.latest()
+        known = here.now.latest()
         if known is not None and known[-1] is kwargs:
             known.append(new[1])
     return new
-
-
-def kwargs_of_call(came: Any, kwargs: Any) -> Kwargs:
-    """All that stood for the kwargs of the call to which a tap `came` with these; `kwargs` are what goes on."""
-    known = _thread.latest()
-    if known is None or known[-1] is not came:
-        known = Kwargs([came])
-        _thread.latest = weakref.ref(known)
-    if known[-1] is not kwargs:
-        known.append(kwargs)
-    return known

@@ -3,30 +3,16 @@
 from __future__ import annotations
 
 import itertools
-from threading import get_ident, local
-from typing import Any, NamedTuple
+import weakref
+from typing import Any
 
-from hookline.backends.keywords import Kwargs, kwargs_of_call
+from hookline.backends.keywords import Kwargs, here
 
 _numbers = itertools.count()
 
-
-class _Entry(NamedTuple):
-    number: int
-    kwargs: Kwargs  # kept, so that their identities stay their own
-    value: Any
-    outer: _Entry | None  # of a call with the very same kwargs, in which this one was made
-
-
-class _Last(local):
-    """Of one thread: the call that taps after the forward came from last."""
-
-    call: tuple[int, ...] = ()
-    taps: tuple[int, ...] = ()
-    number = 0
-
-
-_last = _Last()
+_Entry = tuple[int, Kwargs, Any, Any]
+"""The number of a call; its kwargs, kept so that their identities stay their own; what was left for its end; the
+entry of a call with the very same kwargs in which this one was made, or None."""
 
 
 def call_number(tap: Any, module: Any, args: Any) -> int:
@@ -35,11 +21,11 @@ def call_number(tap: Any, module: Any, args: Any) -> int:
     Torch tells no such number, and the arguments of the next call may lie where those of the last lay. But no
     tap comes twice in a call.
     """
-    call = id(module), id(args), *map(id, args)
-    if call != _last.call or id(tap) in _last.taps:
-        _last.call, _last.taps, _last.number = call, (), next(_numbers) + 1
-    _last.taps = *_last.taps, id(tap)
-    return _last.number
+    call, last = (id(module), id(args), *map(id, args)), here.now
+    if call != last.call or id(tap) in last.taps:
+        last.call, last.taps, last.number = call, (), next(_numbers) + 1
+    last.taps = *last.taps, id(tap)
+    return last.number
 
 
 class Pending:
@@ -54,40 +40,48 @@ class Pending:
     def __init__(self) -> None:
         self._entries: dict[tuple[int, int], _Entry] = {}
 
-    def put(self, came: Any, kwargs: Any, entry: Any) -> None:
-        """Notes the entry of a call whose kwargs were `came`; those that go on are `kwargs`."""
-        key = id(kwargs), get_ident()
-        self._entries[key] = _Entry(next(_numbers), kwargs_of_call(came, kwargs), entry, self._entries.get(key))
+    def put(self, came: Any, kwargs: Any, value: Any) -> None:
+        """Notes what is left for the end of a call whose kwargs were `came`; those that go on are `kwargs`."""
+        thread, entries = here.now, self._entries
+        known = thread.latest()
+        if known is None or known[-1] is not came:
+            known = Kwargs((came,))
+            thread.latest = weakref.ref(known)
+        if kwargs is not came:
+            known.append(kwargs)
+        key = id(kwargs), thread.thread
+        entries[key] = next(_numbers), known, value, entries.get(key)
 
     def take(self, kwargs: Any) -> Any:
-        """The entry of the call with these kwargs; None where there is none."""
-        here = get_ident()
-        found = self._entries.pop((id(kwargs), here), None) or self._handed_on(kwargs, here)
+        """What was left for the end of the call with these kwargs; None where nothing was."""
+        entries, thread = self._entries, here.now.thread
+        found = entries.pop((id(kwargs), thread), None) or self._handed_on(kwargs, thread)
         if found is None:
             return None
-        if found.outer is not None:
-            self._entries[id(kwargs), here] = found.outer
-        elif self._entries:
-            self._forget_failed(found.number, here)
-        return found.value
+        number, _, value, outer = found
+        if outer is not None:
+            entries[id(kwargs), thread] = outer
+        elif entries:
+            self._forget_failed(number, thread)
+        return value
 
-    def _handed_on(self, kwargs: Any, here: int) -> _Entry | None:
+    def _handed_on(self, kwargs: Any, thread: int) -> _Entry | None:
         """The entry of a call whose kwargs a later tap replaced by these."""
-        for key, entry in list(self._entries.items()):
-            if key[1] == here and any(stood is kwargs for stood in entry.kwargs):
+        for key, (_, known, *_) in list(self._entries.items()):
+            if key[1] == thread and any(stood is kwargs for stood in known):
                 return self._entries.pop(key, None)
         return None
 
-    def _forget_failed(self, number: int, here: int) -> None:
+    def _forget_failed(self, number: int, thread: int) -> None:
         """Drops what is left of calls within the one that has come to its end: none of them will."""
         for key, entry in list(self._entries.items()):
-            if key[1] == here and entry.number > number:
+            if key[1] == thread and entry[0] > number:
                 self._entries.pop(key, None)
 
     def drained(self) -> list[Any]:
         """The entries of calls that never came to their end; none is waited for any more."""
         entries, self._entries = self._entries, {}
-        return [entry.value for entry in entries.values()]
+        return [value for _, _, value, _ in entries.values()]
 
     def __len__(self) -> int:
         return len(self._entries)

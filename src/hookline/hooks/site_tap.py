@@ -13,7 +13,7 @@ from typing import Any
 from hookline.backends.protocol import Label, Needs, Rank, Tap
 from hookline.backends.tap import GONE
 from hookline.hooks.pending import Pending, call_number
-from hookline.hooks.session import Session
+from hookline.hooks.session import Session, opened
 
 
 class SiteTap(Tap):
@@ -74,9 +74,12 @@ class Entrance(Tap):
         if kwargs is GONE or site is None:
             return None
         session = site.session
-        if session is not None and not session.sees_this_context(site.while_leaving):
-            site.elsewhere += 1
-            return None
+        if session is not None:
+            # What `Session.sees_this_context` does, written out: it would be another frame on every call.
+            mine = opened()
+            if (mine and session.number not in mine) or not (session.is_open or site.while_leaving):
+                site.elsewhere += 1
+                return None
         begun = site.begin(module, args, kwargs)
         if begun is None:
             return None

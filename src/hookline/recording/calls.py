@@ -68,10 +68,6 @@ class Call(Recorded):
         """A dict along the keyword arguments, with None where there is no gradient."""
         return self._gradients(self._template_in and self._template_in[1], self._grads_in)
 
-    def _expect_grads(self, template: Any) -> None:
-        """Makes ready for gradients; `template` has a Slot at each tensor of (args, kwargs)."""
-        self._template_in, self._grads_in, self._grads_out = template, {}, {}
-
     def _take_input_grad(self, numbers: Sequence[int], grad: Any) -> None:
         self._take(self._grads_in, numbers, grad)
 
@@ -91,11 +87,14 @@ class Call(Recorded):
         if grads is None or store is None or not store.open:
             return
         store.backward_ran = True
-        if (number := store.backward_number()) not in (-1, self._backward):
-            self._forget_grads()  # those of another backward
+        if (number := store.backward_number()) != self._backward and number != -1:
+            if self._grads_in or self._grads_out:
+                self._forget_grads()  # those of another backward
             self._backward = number
-        self._release(grads, numbers[0])
-        value = store.tensor(grad, self.site)
+        first = numbers[0]
+        if first in grads:
+            self._release(grads, first)
+        value = store.tensor(grad, self.site) if store.copy is None else store.copy(grad)
         for number in numbers:
             grads[number] = value
 

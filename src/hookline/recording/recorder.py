@@ -238,37 +238,49 @@ class _FullRecorder(SiteTap, _SiteRecorder):
 
     def begin(self, module: Any, args: Any, kwargs: Any) -> tuple[Call | None, Listening | None] | None:
         recorder = self.recorder
-        backend = recorder._backend
-        if backend.in_recompute(self.record._has_calls):
-            self.record._repeats += 1
-            begun = sorted(self.record.calls, key=attrgetter("order"))  # a module that calls itself ends otherwise
-            earlier = backend.recomputed(begun) if recorder._grads else None
-            if earlier is None:
-                return None
-            return None, backend.listener(earlier._take_input_grad, earlier._take_output_grad, None)
-        call, listener = Call(self.record.name, next(recorder._order), self.store), None
+        if recorder._backward_number() != -1 and recorder._in_recompute(self.record._has_calls):
+            return self._begin_again()
+        store, site = self.store, self.record.name
+        call, listener = Call(site, next(recorder._order), store), None
         if recorder._inputs:
-            call._input = self.store.tree(args, self.record.name)
-            call._kwargs = self.store.tree(kwargs, self.record.name)
+            call._input = store.tree(args, site)
+            call._kwargs = store.tree(kwargs, site)
         if recorder._grads:
+            backend, tensor = recorder._backend, recorder._tensor
             call.sequence = backend.sequence_number()
             listener = backend.listener(call._take_input_grad, call._take_output_grad, self.memory)
             listener.on_doubt = call._note_doubt
-            single = len(args) == 1 and not kwargs and type(args[0]) is recorder._tensor
-            call._expect_grads(ONE_ARGUMENT if single else slotted((args, kwargs), recorder._tensor)[0])
+            single = len(args) == 1 and not kwargs and type(args[0]) is tensor
+            call._template_in = ONE_ARGUMENT if single else slotted((args, kwargs), tensor)[0]
+            call._grads_in, call._grads_out = {}, {}
         return call, listener
+
+    def _begin_again(self) -> tuple[None, Listening] | None:
+        """The beginning of a call that repeats an earlier one."""
+        recorder, backend = self.recorder, self.recorder._backend
+        self.record._repeats += 1
+        begun = sorted(self.record.calls, key=attrgetter("order"))  # a module that calls itself ends otherwise
+        earlier = backend.recomputed(begun) if recorder._grads else None
+        if earlier is None:
+            return None
+        return None, backend.listener(earlier._take_input_grad, earlier._take_output_grad, None)
 
     def end(self, call: Call | None, passage: Listening | None, output: Any, number: int, references: int) -> Any:
         new = output if passage is None else passage.leave(output, number, references)
-        if call is not None:
-            if passage is not None:
-                tensor = self.recorder._tensor
-                call._template_out = ONE if type(output) is tensor else slotted(output, tensor)[0]
-                self.record._remark = passage.remark or self.record._remark
-            call._output = self.store.tree(output, self.record.name)
-            if not self.record.calls:
-                self.recorder.recording._fire(self.record)
-            self.record.calls.append(call)
-            if self.recorder._waiting is not None:
-                self.recorder._end_if_last(self.record.name)
+        if call is None:
+            return new
+        recorder, record, store = self.recorder, self.record, self.store
+        single = type(output) is recorder._tensor
+        if passage is not None:
+            call._template_out = ONE if single else slotted(output, recorder._tensor)[0]
+            record._remark = passage.remark or record._remark
+        if single and store.copy is not None:
+            call._output = store.copy(output)
+        else:
+            call._output = store.tree(output, record.name)
+        if not record._calls:  # it has no others: see `SiteRecord.calls`
+            recorder.recording._fire(record)
+        record._calls.append(call)
+        if recorder._waiting is not None:
+            recorder._end_if_last(record.name)
         return new

@@ -208,6 +208,8 @@ _told_first: list[Callable[[Any, int], None]] = []
 
 def _registration(handle: Any, hooks_dict: Any, *, extra_dict: Any = None) -> None:
     _plain_registration(handle, hooks_dict, extra_dict=extra_dict)
+    if not hooks_dict:
+        return  # there is nothing that it could come before
     try:
         for tell in list(_told_first):
             tell(hooks_dict, handle.id)
@@ -303,8 +305,10 @@ def forget_parametrized() -> None:
 is_view: Callable[[torch.Tensor], bool] = methodcaller("_is_view")
 """Whether autograd tracks a tensor as a view of another one."""
 
-node_number: Callable[[Any], int] = methodcaller("_sequence_nr")
-"""The sequence number that an autograd node got; see `sequence_number`."""
+
+def node_number(node: Any) -> int:
+    """The sequence number that an autograd node got; see `sequence_number`."""
+    return node._sequence_nr()  # type: ignore[no-any-return]  # 50 ns, by a methodcaller 110
 
 
 def base_of(tensor: torch.Tensor) -> torch.Tensor | None:
@@ -413,6 +417,13 @@ def is_traced() -> bool:
         return True
     tracers = ("ProxyTorchDispatchMode", "FunctionalTensorMode")
     return _dispatch_depth() > 0 and any(type(mode).__name__ in tracers for mode in dispatch_modes())
+
+
+def are_followed(_grad_enabled: Callable[[], bool] = torch.is_grad_enabled) -> bool:
+    """Whether autograd follows what runs now, and no tracer makes a program of it."""
+    if not _grad_enabled():
+        return False
+    return not (tracer() is not None or _function_depth() or _dispatch_depth()) or not is_traced()
 
 
 def is_seen(tensor: torch.Tensor) -> bool:

@@ -7,18 +7,18 @@ from functools import partial
 from typing import Any
 
 from hookline.backends.protocol import GradSink, Joining, JointSink, Listening
-from hookline.backends.torch.compiled.tickets import GraphPassage, current_ticket
+from hookline.backends.torch.compiled.tickets import GraphPassage, looks
 from hookline.backends.torch.engine import EngineRun, observe_backwards
 from hookline.backends.torch.grads.backward import Backward
 from hookline.backends.torch.grads.births import births
 from hookline.backends.torch.grads.leaves import live_leaves
-from hookline.backends.torch.grads.marks import marked
+from hookline.backends.torch.grads.marks import Kind, looked_up, replacing
 from hookline.backends.torch.grads.passages import Passage
 from hookline.backends.undoing import stacked
 
 
 def listener(on_input: GradSink, on_output: GradSink, memory: Any) -> Listening:
-    if current_ticket() is not None:
+    if looks.ticket is not None:
         return GraphPassage(on_input, None, on_output)
     passage = Passage()
     passage.on_input, passage.on_output = on_input, on_output
@@ -26,7 +26,7 @@ def listener(on_input: GradSink, on_output: GradSink, memory: Any) -> Listening:
 
 
 def heard(output: Any, sink: GradSink, call: int, references: int) -> Any:
-    if (run := current_ticket()) is not None:
+    if (run := looks.ticket) is not None:
         run.sink = sink
         return output
     passage = Passage()
@@ -35,7 +35,7 @@ def heard(output: Any, sink: GradSink, call: int, references: int) -> Any:
 
 
 def joined_inputs(sink: JointSink, on_output: GradSink, memory: Any) -> Joining:
-    if current_ticket() is not None:
+    if looks.ticket is not None:
         return GraphPassage(None, sink, on_output)
     passage = Passage()
     passage.joint_in, passage.on_output = sink, on_output
@@ -43,7 +43,7 @@ def joined_inputs(sink: JointSink, on_output: GradSink, memory: Any) -> Joining:
 
 
 def joined(output: Any, sink: JointSink, call: int, references: int) -> Any:
-    if (run := current_ticket()) is not None:
+    if (run := looks.ticket) is not None:
         run.joint = sink
         return output
     passage = Passage()
@@ -63,7 +63,7 @@ def tapped(tensors: tuple[Any, ...], sink: JointSink) -> tuple[Any, ...]:
 
 def needs_gradient(tree: Any) -> bool:
     """Whether a tensor of this structure is part of a graph."""
-    if (run := current_ticket()) is None:
+    if (run := looks.ticket) is None:
         return bool(live_leaves(tree)[0])
     return any(run.live)
 
@@ -71,7 +71,8 @@ def needs_gradient(tree: Any) -> bool:
 @stacked
 def observed(stack: ExitStack, run: EngineRun) -> None:
     """Around a run of the engine: tells the gradients of all passages that it comes by."""
-    if not marked.looked_up and not run.create_graph and not births:
+    replaced = bool(run.inputs) and replacing.alive() is not None  # not every node runs
+    if looked_up.alive() is None and not replaced and not run.create_graph and not births:
         return
     backward = Backward(run)
     stack.callback(backward.close)
@@ -85,4 +86,4 @@ def _end(backward: Backward, run: EngineRun, kind: Any, error: Any, trace: Any) 
         run.result = backward.end(run.result)
 
 
-marked.observed = partial(observe_backwards, observed)
+Kind.observe = staticmethod(partial(observe_backwards, observed))

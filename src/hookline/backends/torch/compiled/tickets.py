@@ -52,23 +52,19 @@ def ticket_of(tensor: torch.Tensor) -> Ticket | None:
     return getattr(tensor, "hookline_ticket", None)
 
 
-class _Thread(threading.local):
+class _Looks(threading.local):
     ticket: Ticket | None = None
-
-
-_thread = _Thread()
-
-
-def current_ticket() -> Ticket | None:
     """The look that is under way in this thread; None where code runs as it is written."""
-    return _thread.ticket
+
+
+looks = _Looks()
 
 
 @stacked
 def looking(stack: ExitStack, ticket: Ticket) -> None:
     """A block in which a tap looks, with this ticket."""
-    stack.callback(setattr, _thread, "ticket", _thread.ticket)
-    _thread.ticket = ticket
+    stack.callback(setattr, looks, "ticket", looks.ticket)
+    looks.ticket = ticket
 
 
 class GraphPassage:
@@ -87,7 +83,7 @@ class GraphPassage:
         self.live = 0
 
     def enter(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
-        ticket = _thread.ticket
+        ticket = looks.ticket
         assert ticket is not None
         ticket.sink = None if self._on_input is None else self._hear_input
         ticket.joint = None if self._joint is None else self._ask
@@ -95,7 +91,7 @@ class GraphPassage:
         return args, kwargs
 
     def leave(self, output: Any, call: int, references: int) -> Any:
-        ticket = _thread.ticket
+        ticket = looks.ticket
         if ticket is not None:
             ticket.sink = self._hear_output
         return output

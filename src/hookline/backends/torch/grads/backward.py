@@ -33,6 +33,7 @@ from hookline.backends.torch.grads.ledgers import Claim, Entry, Ledger, Source, 
 from hookline.backends.torch.grads.marks import VIEW
 from hookline.backends.torch.grads.passages import Passage
 from hookline.backends.torch.grads.ports import ELSEWHERE, FOREVER, STALE, Port, ports_at
+from hookline.backends.torch.grads.simple import simple_at
 
 Tensor = torch.Tensor
 
@@ -101,26 +102,43 @@ class Backward:
 
     def _find_passages(self, *, simple: bool) -> None:
         """Makes claims of the ports of all passages that are not simple, or of all."""
-        passages: dict[int, Passage] = {}
+        found: list[tuple[Passage, Port | None, Edge, Region | None]] = []
         for node, _, edges in self._graph.nodes:
             metadata = node.metadata
-            if not metadata:
-                continue
             if VIEW in metadata:
                 self._views[node] = self._ledger((node, 0))
                 self._ledger(edges[0])
-            for output_nr, passage, port, region in ports_at(metadata):
-                if simple or not passage.simple:
-                    passages[id(passage)] = passage
-                    self._claim(passage, port, (node, output_nr), region)
+            marks = ports_at(metadata)
+            found += [(passage, port, (node, output_nr), region) for output_nr, passage, port, region in marks]
+            if simple:
+                known = [mark[1] for mark in marks]
+                more = [passage for passage in simple_at(node) if passage not in known]
+                found += [(passage, None, (node, passage.output_nr), None) for passage in more]
+        # Those that replace simply are looked up where not every node runs, or somebody else looks at their edge.
+        some = bool(self._run.inputs)
+        passages = {
+            id(passage): passage
+            for passage, *_ in found
+            if simple or not passage.simple or (some and passage.joint_out is not None)
+        }
+        for passage, _, edge, _ in found:
+            if id(passage) in passages:
+                self._ledger(edge)
+        for passage in passages.values():
+            passage.lay_out()
+            for entered in passage.inputs:
+                self._claim(passage, entered, entered.edge)
+                self._claim(passage, entered, entered.base, entered.region)
+                for through in entered.through:
+                    self._claim(passage, entered, entered.base or entered.edge, entered.region, through)
+        for passage, port, edge, region in found:
+            if id(passage) in passages or (passage.joint_out is not None and edge in self._ledgers):
+                passages[id(passage)] = passage
+                passage.lay_out()
+                self._claim(passage, port or passage.outputs[0], edge, region)
         self._passages = list(passages.values())
         for passage in self._passages:
             passage.by_ledger = True
-            for port in passage.inputs:
-                self._claim(passage, port, port.edge)
-                self._claim(passage, port, port.base, port.region)
-                for through in port.through:
-                    self._claim(passage, port, port.base or port.edge, port.region, through)
 
     def _claim(
         self,

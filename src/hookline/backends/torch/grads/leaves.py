@@ -13,10 +13,10 @@ from torch import nn
 from torch.autograd.graph import get_gradient_edge
 
 from hookline.backends.torch.compat import (
+    are_followed,
     aside,
     base_of,
     is_seen,
-    is_traced,
     is_view,
     is_wrapped,
     node_number,
@@ -28,23 +28,8 @@ from hookline.trees import leaves, map_leaves, parts
 Tensor = torch.Tensor
 Edge = tuple[Any, int]
 """A node of autograd's graph and the number of one of its outputs: where gradients of a tensor are sent."""
-_grad_enabled = torch.is_grad_enabled
 Live = list[tuple[Tensor, int]]
 """Tensors that need a gradient, with the numbers of their places."""
-
-
-def is_live(tensor: Tensor) -> bool:
-    """Whether a tensor needs a gradient, in what runs now."""
-    return tensor.requires_grad and _are_followed()
-
-
-def _are_followed() -> bool:
-    """Whether autograd follows what runs now.
-
-    Without autograd, a tensor that passes through is of no graph that this call makes. What is being traced into a
-    program of its own gets no view and no hook of ours.
-    """
-    return _grad_enabled() and not is_traced()
 
 
 def live_leaves(tree: Any) -> tuple[Live, int]:
@@ -55,7 +40,9 @@ def live_leaves(tree: Any) -> tuple[Live, int]:
     >>> [number for _, number in live], places
     ([0, 2], 3)
     """
-    enabled = _are_followed()
+    # Without autograd, a tensor that passes through is of no graph that this call makes. What is being traced into
+    # a program of its own gets no view and no hook of ours.
+    enabled = are_followed()
     live: Live = []
     places = 0
     for leaf in leaves(tree, Tensor):
@@ -184,16 +171,17 @@ class Kept:
 
     def __init__(self) -> None:
         # What is counted where nobody else has a thing; measured, since it depends on Python and torch.
-        self._in_a_hook: int | None = None
+        self.alone = -1
+        """What a hook counts of an output that nobody else has; -1 until it is known."""
         self._in_a_branch = 0
 
     def ids(self, output: Any, references: int) -> set[int]:
         """The ids of such tensors; `references` is what a hook counts of its argument `output`."""
-        if self._in_a_hook is None:
+        if self.alone < 0:
             with aside():
                 self._in_a_branch = _unexplained((torch.empty(0),))[1][1]
-                self._in_a_hook = _references_in_a_hook()
-        whole = references > self._in_a_hook
+                self.alone = _references_in_a_hook()
+        whole = references > self.alone
         if type(output) is Tensor:
             return {id(output)} if whole else set()
         found = _unexplained(output)

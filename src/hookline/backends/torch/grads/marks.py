@@ -17,8 +17,8 @@ VIEW = "hookline view"
 """Under this name it says that the node is that of a view which hookline made."""
 
 
-class LookedUp:
-    """Alive as long as there is something that a backward has to look up."""
+class Observing:
+    """Alive as long as there is a passage of some kind; while it is, backwards are observed."""
 
     __slots__ = ("__weakref__", "_observed")
 
@@ -26,36 +26,34 @@ class LookedUp:
         self._observed = observed
 
 
-class Marked:
-    """Whether nodes now alive have something of hookline's in their metadata.
+class Kind:
+    """Whether passages of some kind are alive: each holds `alive() or made()`.
 
-    Whoever puts it there holds what `held` returns: nothing is counted back, which an interrupt could cut short
-    where nobody would notice.
+    Nothing is counted back, which an interrupt could cut short where nobody would notice.
     """
 
+    observe: Callable[[], Any] = staticmethod(lambda: None)
+    """Has backwards observed as long as somebody holds what it returns."""
+
     def __init__(self) -> None:
-        self._looked_up: Callable[[], LookedUp | None] = lambda: None
-        self.observed: Callable[[], Any] = lambda: None
-
-    @property
-    def looked_up(self) -> bool:
-        """Whether there are passages that are not simple."""
-        return self._looked_up() is not None
-
-    def held(self, *, looked_up: bool) -> Any:
-        """What to hold as long as the mark is there; then backwards are observed, too."""
-        return (self._looked_up() or self._look_up()) if looked_up else self.observed()
+        # A reference to what is gone, and no function that returns None: it is asked on every call of a module.
+        self.alive = weakref.ref(Observing(None))
 
     @changing
-    def _look_up(self) -> LookedUp:
-        found = self._looked_up()
+    def made(self) -> Observing:
+        found = self.alive()
         if found is None:
-            found = LookedUp(self.observed())
-            self._looked_up = weakref.ref(found)
+            found = Observing(Kind.observe())
+            self.alive = weakref.ref(found)
         return found
 
 
-marked = Marked()
+every_passage = Kind()
+"""All of them, simple or not."""
+looked_up = Kind()
+"""Those that are not simple."""
+replacing = Kind()
+"""Simple ones that replace the gradient of an output."""
 
 
 def is_own(leaf: Tensor) -> bool:
@@ -69,5 +67,7 @@ def viewed(leaf: Tensor) -> Tensor:
     view = aliased(leaf)
     if view is not leaf:
         node: Any = view.grad_fn
-        node.metadata[VIEW] = marked.held(looked_up=True)  # a backward looks after the order of sums there
+        node.metadata[VIEW] = (
+            looked_up.alive() or looked_up.made()
+        )  # a backward looks after the order of sums there
     return view

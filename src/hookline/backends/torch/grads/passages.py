@@ -20,13 +20,12 @@ Most calls are simple: hooks on one or two nodes tell all. Others are looked up 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import torch
 
-from hookline.backends.protocol import GradSink, JointSink
+from hookline.backends.protocol import JointSink
 from hookline.backends.torch.compat import is_view, node_number, sequence_number, version
 from hookline.backends.torch.grads.leaves import (
     Copies,
@@ -35,18 +34,16 @@ from hookline.backends.torch.grads.leaves import (
     Region,
     by_number,
     edge_of,
-    is_live,
     kept,
     live_leaves,
     region_of,
     replaced_at,
     written,
 )
-from hookline.backends.torch.grads.marks import is_own, marked, viewed
+from hookline.backends.torch.grads.marks import every_passage, is_own, looked_up, viewed
 from hookline.backends.torch.grads.ports import (
     AGAIN,
     FOREVER,
-    ONLY,
     SHARED,
     THREADS,
     UNTOLD,
@@ -57,52 +54,23 @@ from hookline.backends.torch.grads.ports import (
     number_of,
     number_of_held,
 )
-from hookline.backends.torch.grads.simple import hear_simply
+from hookline.backends.torch.grads.simple import Simple
 from hookline.backends.torch.grads.threads import here, threads
 
 Tensor = torch.Tensor
 
 
-class Passage:
-    """One call: its ports, and who is told what comes by.
+class Passage(Simple):
+    """One call: its ports, and who is told what comes by."""
 
-    `on_input` and `on_output` are told each gradient; `joint_in` and `joint_out`, in place of these, get all
-    gradients of a side at once and may replace them. `live` inputs need a gradient. `remark` says what looking
-    may have changed.
-    """
-
-    on_input: GradSink | None = None
-    on_output: GradSink | None = None
-    joint_in: JointSink | None = None
-    joint_out: JointSink | None = None
-    on_doubt: Callable[[str], None] | None = None
-    remark: str | None = None
-    simple = True
-    by_ledger = False
-    """Whether the backward under way looks a simple passage up all the same."""
-    told_in: int | None = None  # the last backward in which an output had a gradient
     early: list[tuple[Port, Tensor]] | tuple[()] = ()
     """Of inputs: what came in the backward under way before anything came to an output."""
-    live = places_in = places_out = start = group = 0
-    span = (0, 0)  # of the call: one for all of its passages, which may have made views in between
-    marks: Any = None  # see `Marked.held`
-    _before = 0
     _versions: list[tuple[Tensor, int]] | tuple[()] = ()
     _copies: Copies | None = None
 
-    # A passage is made for every call, and stays until the graph goes: what most have no use for is not made.
-    inputs: tuple[Port, ...] = ()
-    outputs: tuple[Port, ...] = ()
-
     # In the forward
 
-    def enter(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
-        """The arguments to go on with."""
-        if not here.is_main:
-            threads.note()
-        self._before = here.looked_up
-        if len(args) == 1 and not kwargs and type(leaf := args[0]) is Tensor and self._enter_plainly(leaf):
-            return args, kwargs
+    def enter_anyhow(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
         live, self.places_in = live_leaves((args, kwargs))
         self.live = len(live)
         if live:
@@ -115,17 +83,6 @@ class Passage:
             port.low = start
         return args, kwargs
 
-    def _enter_plainly(self, leaf: Tensor) -> bool:
-        """The one port of a call that gets one tensor, as most calls do; False if that is a leaf or a view."""
-        node = leaf.grad_fn
-        if node is None or threads.several or is_view(leaf) or not is_live(leaf):
-            return False
-        port = Port(ONLY, outward=False)
-        port.edge = node, leaf.output_nr
-        port.low = self.start = sequence_number()
-        self.inputs, self.live, self.places_in = (port,), 1, 1
-        return True
-
     def _told_apart(self, args: Any, kwargs: Any, live: Live) -> tuple[Any, Any]:
         """Ports of several inputs; each tensor that stands at several places gets views."""
         seen: dict[int, list[int]] = {}
@@ -134,7 +91,8 @@ class Passage:
         # A leaf's node runs as soon as it can, not in order of age: too early for a hook that wants all gradients.
         early, every = self.joint_in is not None, threads.several
         # By another hook of this very call: it is the very tuple and dict, and no node was made since.
-        handed_on = here.handed_on == (id(args), id(kwargs), sequence_number())
+        thread = here.now
+        handed_on = thread.handed_on == (id(args), id(kwargs), sequence_number())
         new = {
             number: viewed(leaf)
             for leaf, number in live
@@ -150,7 +108,7 @@ class Passage:
             return args, kwargs
         given = args, kwargs
         args, kwargs = replaced_at(given, new)
-        self._copies = Copies()
+        self._copies, self.mixed = Copies(), True
         self._copies.add(given, (args, kwargs))
         entered = {number: leaf for leaf, number in live_leaves((args, kwargs))[0]}
         apart: dict[int, list[int]] = {}
@@ -162,7 +120,7 @@ class Passage:
                 self._add_input(entered[number], tuple(mine))
                 self.inputs[-1].own = every and is_own(entered[number])
         if every:
-            self.remark, here.handed_on = THREADS, (id(args), id(kwargs), sequence_number())
+            self.remark, thread.handed_on = THREADS, (id(args), id(kwargs), sequence_number())
         if len(seen) < len(live):
             self.remark = SHARED if all(len(mine) == 1 for mine in apart.values()) else UNTOLD
         return args, kwargs
@@ -173,74 +131,37 @@ class Passage:
         if is_view(leaf) and (found := region_of(leaf)) is not None:
             port.base, port.region = found
             port.seen_last = partial(number_of, leaf)
-            self._versions = [*self._versions, (leaf, version(leaf))]
+            self._versions, self.mixed = [*self._versions, (leaf, version(leaf))], True
         self.inputs = *self.inputs, port
 
-    def leave(self, output: Any, call: int, references: int) -> Any:
-        """The output to go on with. `call` is one number for all hooks of a call, and no other call's;
-        `references` is what the hook counted of `output`."""
-        if not self.start and not here.is_main:
-            threads.note()
-        plain = type(output) is Tensor and self._is_plain(output, call, references)
-        if plain and self._leave_plainly(output, call):
-            return output
+    def leave_anyhow(self, output: Any, call: int, references: int) -> Any:
+        thread = here.now
         if self._copies is not None:
             self._copies.write_back()
+        self.lay_out_input()
         spare = kept.ids(output, references)  # before anything here holds a tensor of it
         live, self.places_out = live_leaves(output)
         versions, self._versions = self._versions, ()
         written_to = any(written(leaf, before) for leaf, before in versions)
-        if call != here.call:  # else a hook before has looked at the views already
+        if call != thread.call:  # else a hook before has looked at the views already
             for leaf, _ in live:
                 leaf.grad_fn  # noqa: B018  what leaves is looked at: a view that was written to gets another node then
-            here.looking = sequence_number()
+            thread.looking = sequence_number()
         for port in self.inputs if versions else ():
-            seen = port.seen_last(here.looking) if written_to and port.seen_last is not None else 0
+            seen = port.seen_last(thread.looking) if written_to and port.seen_last is not None else 0
             port.seen_last = (lambda now, seen=seen: seen) if seen else None
         if written_to and self.remark == SHARED:
             self.remark = WRITTEN
-        if call == here.call:
-            spare -= here.known  # torch still has the result of the hook before, and views hold their base
+        if call == thread.call:
+            spare.difference_update(thread.known)  # torch has the last hook's result, and views hold their base
         if not live:
             self.inputs = ()
             return output
         if not self.start:  # it was not entered: only outputs are asked for
-            self._before = here.looked_up
+            self.before = thread.looked_up
         output, live = self._on_their_own(output, live, spare, call)
-        self._settle(live, call, simple=not (written_to or plain))
+        self._settle(live, call, simple=self.simple and not written_to)
         return output
-
-    def _is_plain(self, output: Tensor, call: int, references: int) -> bool:
-        """Whether a call is of the plainest kind: a tensor that nobody else has, and that is no view, left it, no
-        view came in and no copy, no call within it has to be looked up, and nobody else has hooked it."""
-        node, inputs = output.grad_fn, self.inputs
-        if threads.several:
-            return False
-        if node is None or call == here.call or self._versions or self._copies or self.joint_out is not None:
-            return False
-        if (self.start and here.looked_up != self._before) or (not inputs and not is_live(output)):
-            return False
-        if inputs and (node, output.output_nr) in [port.edge for port in inputs]:
-            return False
-        return not (is_view(output) or kept.ids(output, references))
-
-    def _leave_plainly(self, output: Tensor, call: int) -> bool:
-        """Does for a plain call what the rest of `leave` does for any; False if it has to be looked up."""
-        node, output_nr, end, thread = output.grad_fn, output.output_nr, sequence_number(), here
-        if not hear_simply(self, node, output_nr, end):
-            return False
-        thread.call, thread.span, thread.looking = call, (self.start, end), end
-        thread.group += 1
-        thread.known = frozenset((id(output),))
-        self.group, self.span, self.places_out = thread.group, thread.span, 1
-        for port in self.inputs:
-            port.high = end
-        port = Port(ONLY, outward=True)
-        port.low, port.high = end, FOREVER
-        self.outputs = (port,)
-        mark(node, output_nr, self, port)
-        self.marks = marked.held(looked_up=False)
-        return True
 
     def point(self, tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """The tensors to go on with: what comes back to these, and to no other use of them, is told."""
@@ -248,14 +169,15 @@ class Passage:
         new = {number: viewed(leaf) for leaf, number in live}
         if not new:
             return tensors
-        self._before, here.call = here.looked_up, 0
+        thread = here.now
+        self.before, thread.call = thread.looked_up, 0
         self._settle([(alias, number) for number, alias in new.items()], -1, simple=True)
         return tuple(new.get(number, tensor) for number, tensor in enumerate(tensors))
 
     def _on_their_own(self, output: Any, live: Live, spare: set[int], call: int) -> tuple[Any, Live]:
         """The output with a view in place of every tensor that is known by another name too."""
         entered, every = {port.edge for port in self.inputs}, threads.several
-        known = here.known if call == here.call else ()
+        known = here.now.known if call == here.now.call else ()
         new: dict[int, Tensor] = {}
         seen: set[int] = set()
         for leaf, number in live:
@@ -274,13 +196,13 @@ class Passage:
 
     def _settle(self, live: Live, call: int, *, simple: bool) -> None:
         """Makes the ports of the outputs, and has the gradients told; `simple`: perhaps it is a simple call."""
-        end = sequence_number()
-        if here.call != call:
-            here.call, here.group, here.span = call, here.group + 1, (self.start, end)
-        elif not here.span[0]:  # the first to leave asked for outputs alone
-            here.span = self.start, here.span[1]
-        self.group, self.span = here.group, here.span
-        here.known = frozenset(id(leaf) for leaf, _ in live)
+        end, thread = sequence_number(), here.now
+        if thread.call != call:
+            thread.call, thread.group, thread.span = call, thread.group + 1, (self.start, end)
+        elif not thread.span[0]:  # the first to leave asked for outputs alone
+            thread.span = self.start, thread.span[1]
+        self.group, self.span = thread.group, thread.span
+        thread.known = tuple(id(leaf) for leaf, _ in live)
         for port in self.inputs:
             port.high = end
         regions: list[tuple[Edge, Region]] = []
@@ -304,14 +226,15 @@ class Passage:
                     entered.through = [*entered.through, found[1]]
                 if node_number(found[0][0]) < self.start:
                     self._let_go()
-        alone = len(self.outputs) == len(live) == 1 and self._before == here.looked_up
-        leaf = live[0][0]
+        alone = len(self.outputs) == len(live) == 1 and self.before == thread.looked_up
+        leaf, self._numbers = live[0][0], live[0][1:]
         simple = simple and alone and self.joint_out is None and not is_view(leaf)
-        if not (simple and hear_simply(self, leaf.grad_fn, leaf.output_nr, end)):
+        if not (simple and self.hear(leaf.grad_fn, leaf.output_nr, end)):
             self.simple = False
-            here.looked_up += 1
+            thread.looked_up += 1
         if self.outputs:
-            self.marks = marked.held(looked_up=not self.simple)
+            kind = every_passage if self.simple else looked_up
+            self.marks = kind.alive() or kind.made()
 
     def _shown_by(self, leaf: Tensor, base: Edge) -> Port | None:
         """The input that an output is a view of, or shares the base with."""
