@@ -15,7 +15,7 @@ from hookline.backends.protocol import Backend, Label
 from hookline.backends.undoing import Undoing
 from hookline.hooks.handles import Handle, attached
 from hookline.hooks.placing import callers_line, needs_callable
-from hookline.hooks.select import Tree, select
+from hookline.hooks.select import ModuleTree, select
 
 
 def mark(model: Model, where: Any = "**") -> Handle:
@@ -70,5 +70,5 @@ def with_statistics(model: Model, where: Any = "**") -> Any:
 def _chosen(model: Model, where: Any, verb: str) -> tuple[Backend, dict[str, Any]]:
     backend = resolve(model)
     backend.framework.need("export", verb)
-    tree = Tree(backend.named_modules(model))
+    tree = ModuleTree(backend.named_modules(model))
     return backend, {place.name: place.module for place in select(tree, where)}

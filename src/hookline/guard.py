@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 
-class Guard:
+class ErrorGuard:
     """Stands before `owner.name` until it is removed, and calls `on_error` when the method raises.
 
     Exceptions of the types `passing` are the trainer's own signals and mean no error. The guard lies in
@@ -15,7 +15,7 @@ class Guard:
     >>> class Trainer:
     ...     def train(self): raise RuntimeError("out of memory")
     >>> trainer = Trainer()
-    >>> guard = Guard(trainer, "train", lambda: print("tidied up"))
+    >>> guard = ErrorGuard(trainer, "train", lambda: print("tidied up"))
     >>> trainer.train()
     Traceback (most recent call last):
     RuntimeError: out of memory
@@ -51,7 +51,7 @@ class Guard:
         """Takes the guard away; where another stands before it, as soon as that one goes."""
         self.active = False
         attributes = vars(self.owner)
-        while isinstance(top := attributes.get(self.name), Guard) and not top.active:
+        while isinstance(top := attributes.get(self.name), ErrorGuard) and not top.active:
             if top.own is None:
                 del attributes[self.name]
             else:

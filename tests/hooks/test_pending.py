@@ -1,4 +1,4 @@
-"""Pending: what a tap before the forward leaves for the tap after it, told apart by call and by thread."""
+"""CallsUnderWay: what a tap before the forward leaves for the tap after it, told apart by call and by thread."""
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
@@ -10,13 +10,13 @@ from torch.utils.checkpoint import checkpoint
 
 import hookline
 from hookline.backends.tap import FunctionTap, Label
-from hookline.hooks.pending import Pending
+from hookline.hooks.pending import CallsUnderWay
 
 LABEL = Label("test", "tap", "")
 
 
 def test_calls_are_told_apart_by_their_kwargs():
-    pending = Pending()
+    pending = CallsUnderWay()
     outer, inner = {}, {}
     pending.put(outer, outer, "outer")
     pending.put(inner, inner, "inner")
@@ -25,7 +25,7 @@ def test_calls_are_told_apart_by_their_kwargs():
 
 
 def test_a_call_that_failed_is_finished_by_no_other():
-    pending = Pending()
+    pending = CallsUnderWay()
     failed, later = {}, {}
     pending.put(failed, failed, "failed")
     assert pending.take(later) is None
@@ -34,7 +34,7 @@ def test_a_call_that_failed_is_finished_by_no_other():
 
 
 def test_calls_that_failed_within_a_call_are_forgotten_with_it():
-    pending = Pending()
+    pending = CallsUnderWay()
     outer, failed = {}, {}
     pending.put(outer, outer, "outer")
     for _ in range(3):
@@ -45,7 +45,7 @@ def test_calls_that_failed_within_a_call_are_forgotten_with_it():
 
 def test_one_dict_may_stand_for_a_call_and_for_one_within_it():
     """As where somebody's hook returns the same dict every time."""
-    pending, always = Pending(), {}
+    pending, always = CallsUnderWay(), {}
     pending.put(always, always, "outer")
     pending.put(always, always, "inner")
     assert [pending.take(always) for _ in range(3)] == ["inner", "outer", None]
@@ -53,7 +53,7 @@ def test_one_dict_may_stand_for_a_call_and_for_one_within_it():
 
 def test_a_call_of_another_thread_is_never_meant():
     """Two recordings on one model: the taps of both run in both threads, and each call belongs to one of them."""
-    pending, mine = Pending(), {}
+    pending, mine = CallsUnderWay(), {}
     pending.put(mine, mine, "mine")
     with ThreadPoolExecutor(1) as pool:
         assert pool.submit(pending.take, {}).result() is None
@@ -62,7 +62,7 @@ def test_a_call_of_another_thread_is_never_meant():
 
 
 def test_where_later_taps_replace_the_kwargs_each_finds_its_own_call():
-    pendings = [Pending() for _ in range(3)]
+    pendings = [CallsUnderWay() for _ in range(3)]
 
     def entering(pending, name):
         def before(module, args, kwargs):

@@ -12,7 +12,7 @@ from torch import nn
 import hookline
 from hookline import where
 from hookline.globs import glob_pattern
-from hookline.hooks.select import Tree, select
+from hookline.hooks.select import ModuleTree, select
 
 
 class Net(nn.Module):
@@ -325,7 +325,7 @@ def test_a_glob_made_from_a_name_matches_it(name, data):
 @given(st.lists(NAMES, unique=True, min_size=1, max_size=8), PATTERNS)
 def test_a_selection_is_the_names_that_match_in_order(names, pattern):
     assume(set(pattern) & set("*?["))
-    tree = Tree([("", object()), *((name, object()) for name in names)])
+    tree = ModuleTree([("", object()), *((name, object()) for name in names)])
     wanted = [name for name in ["", *names] if slow(pattern, name) and (name or pattern == "**")]
     try:
         found = [place.name for place in select(tree, pattern)]

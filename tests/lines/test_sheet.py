@@ -11,7 +11,7 @@ from hookline.lines import Stats, collect, kernel, reduce
 from hookline.lines.columns import columns_of, histograms_of
 from hookline.lines.sheet import Sheet
 from hookline.rows import COUNTS, FLOATS, HEADER, HISTOGRAM, STATISTICS
-from hookline.watching.steps import Gathered, Key, Wanted
+from hookline.watching.steps import Gathered, Key, RowSpec
 
 TENSORS = [
     torch.tensor([]),
@@ -68,7 +68,7 @@ def test_threads_get_lines_of_their_own():
 
 
 def test_a_step_that_ends_meanwhile_loses_no_tensor_and_counts_none_twice():
-    gathered = Gathered(Wanted(), lambda tensor: tensor._version)
+    gathered = Gathered(RowSpec(), lambda tensor: tensor._version)
     seen, ends = [], threading.Event()
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)

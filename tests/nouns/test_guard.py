@@ -2,7 +2,7 @@
 
 import pytest
 
-from hookline.guard import Guard
+from hookline.guard import ErrorGuard
 
 
 class Stop(Exception):
@@ -19,7 +19,7 @@ class Trainer:
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 0, 2), (0, 2, 1)])
 def test_guards_go_in_any_order(order):
     trainer, told = Trainer(), []
-    guards = [Guard(trainer, "run", lambda n=n: told.append(n)) for n in range(3)]
+    guards = [ErrorGuard(trainer, "run", lambda n=n: told.append(n)) for n in range(3)]
     for number in order:
         assert trainer.run() == "ran"
         guards[number].remove()
@@ -28,7 +28,7 @@ def test_guards_go_in_any_order(order):
 
 def test_a_removed_guard_is_silent_and_the_others_are_told():
     trainer, told = Trainer(), []
-    guards = [Guard(trainer, "run", lambda n=n: told.append(n)) for n in range(2)]
+    guards = [ErrorGuard(trainer, "run", lambda n=n: told.append(n)) for n in range(2)]
     guards[0].remove()
     with pytest.raises(KeyError):
         trainer.run(KeyError())
@@ -38,7 +38,7 @@ def test_a_removed_guard_is_silent_and_the_others_are_told():
 def test_signals_and_a_method_of_the_instance():
     trainer, told = Trainer(), []
     own = trainer.run = lambda error: (_ for _ in ()).throw(error)
-    guard = Guard(trainer, "run", lambda: told.append("error"), passing=(Stop,))
+    guard = ErrorGuard(trainer, "run", lambda: told.append("error"), passing=(Stop,))
     with pytest.raises(Stop):
         trainer.run(Stop())
     assert told == []

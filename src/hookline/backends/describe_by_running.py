@@ -14,7 +14,7 @@ from typing import Any
 from hookline.backends.capabilities import Framework
 from hookline.backends.facts import CallFact, ModuleFact, ParameterFact, RunFacts, TensorFact, described
 from hookline.backends.nouns import Model, Module, Tensor, Tree
-from hookline.backends.protocol import FunctionTap, Label, Wish
+from hookline.backends.protocol import FunctionTap, Label, Placement
 from hookline.backends.undoing import Undoing, tidied
 from hookline.trees import map_leaves
 
@@ -39,7 +39,7 @@ class DescribeByRunning:
     def own_parameters(self, module: Module) -> dict[str, Any]:
         raise NotImplementedError
 
-    def place(self, undoing: Undoing, wishes: list[Wish]) -> None:
+    def attach(self, undoing: Undoing, placements: list[Placement]) -> None:
         raise NotImplementedError
 
     def evaluating(self, model: Model) -> AbstractContextManager[None]:
@@ -121,7 +121,7 @@ def _run_within(
     undoing: Undoing, backend: DescribeByRunning, calls: Calls, model: Model, args: Tree, kwargs: Any
 ) -> None:
     """Calls the model in inference, with its calls told."""
-    backend.place(undoing, calls.wishes(backend.named_modules(model)))
+    backend.attach(undoing, calls.placements(backend.named_modules(model)))
     undoing.enter_context(backend.evaluating(model))
     model(*args, **kwargs)
 
@@ -136,15 +136,15 @@ class Calls:
         self.names: dict[int, list[str]] = {}
         self._finished = 0
 
-    def wishes(self, named: Iterable[tuple[str, Any]]) -> list[Wish]:
-        wishes = []
+    def placements(self, named: Iterable[tuple[str, Any]]) -> list[Placement]:
+        placements = []
         for name, module in named:
             self.names.setdefault(id(module), []).append(name)
             if len(self.names[id(module)]) == 1:
                 label = Label("summary", "summary", name)
-                wishes.append(Wish(module, FunctionTap(self.before, label, after=False)))
-                wishes.append(Wish(module, FunctionTap(self.after, label)))
-        return wishes
+                placements.append(Placement(module, FunctionTap(self.before, label, after=False)))
+                placements.append(Placement(module, FunctionTap(self.after, label)))
+        return placements
 
     def before(self, module: Module, args: Tree, kwargs: Any) -> None:
         names = self.names[id(module)]

@@ -1,7 +1,7 @@
 """Operators: their names in a model, and who listens to them; the same for every framework.
 
 A backend follows the calls of a model's modules and hands each operator that runs to an OpListener,
-with the Step that it is: its place in the sequence of operators of its module. Steps form a tree that
+with the OpSite that it is: its place in the sequence of operators of its module. Steps form a tree that
 grows only when a module does something new, so an operator that ran before costs one lookup to name.
 """
 
@@ -33,23 +33,23 @@ class Operator(NamedTuple):
         return self.name.rpartition(".")[2]
 
 
-class Step:
+class OpSite:
     """One operator of one module in one phase; `next` has the steps that came after it, by the backend's keys.
 
-    >>> start = Step.start("fc")
+    >>> start = OpSite.start("fc")
     >>> first = start.then("mm", Operator("aten.mm"), wanted=True)
     >>> again = first.then("mm", Operator("aten.mm"), wanted=True)
     >>> first.site, again.site, again.node(0, "output"), again.node(2, "input", 1)
     ('fc/mm', 'fc/mm_1', 'fc/mm_1.output', 'fc#2/mm_1.input1')
-    >>> Step.start("fc", BACKWARD).then("mm", Operator("aten.mm"), wanted=True).site
+    >>> OpSite.start("fc", BACKWARD).then("mm", Operator("aten.mm"), wanted=True).site
     'fc/mm_backward'
     """
 
     __slots__ = ("_before", "_named", "_nodes", "module", "next", "operator", "phase", "wanted")
 
-    def __init__(self, module: str, phase: str, before: Step | None, operator: Operator, wanted: bool) -> None:
+    def __init__(self, module: str, phase: str, before: OpSite | None, operator: Operator, wanted: bool) -> None:
         self.module, self.phase, self.operator, self.wanted = module, phase, operator, wanted
-        self.next: dict[Any, Step] = {}
+        self.next: dict[Any, OpSite] = {}
         self._before = before
         self._named: tuple[str, int] | None = None  # found out when somebody asks: most are never asked
         self._nodes: dict[tuple[int, str, int], str] = {}
@@ -70,13 +70,13 @@ class Step:
         return self._named
 
     @classmethod
-    def start(cls, module: str, phase: str = FORWARD) -> Step:
+    def start(cls, module: str, phase: str = FORWARD) -> OpSite:
         """What stands before the first operator of a module."""
         return cls(module, phase, None, Operator(""), False)
 
-    def then(self, key: Any, operator: Operator, *, wanted: bool) -> Step:
+    def then(self, key: Any, operator: Operator, *, wanted: bool) -> OpSite:
         """The step that follows this one when the operator `key` runs."""
-        step = self.next[key] = Step(self.module, self.phase, self, operator, wanted)
+        step = self.next[key] = OpSite(self.module, self.phase, self, operator, wanted)
         return step
 
     def node(self, call: int, role: str, index: int = -1) -> str:
@@ -92,7 +92,7 @@ class Step:
     def goes_by(self, name: str, call: int, role: str, index: int = -1) -> None:
         """Has a value go by the framework's own name for it.
 
-        >>> step = Step.start("fc").then("fc", Operator("FullyConnected"), wanted=True)
+        >>> step = OpSite.start("fc").then("fc", Operator("FullyConnected"), wanted=True)
         >>> step.goes_by("dense0_fwd_output", 0, "output")
         >>> step.node(0, "output"), step.site
         ('dense0_fwd_output', 'fc/FullyConnected')
@@ -116,10 +116,10 @@ class Scope:
 
     __slots__ = ("backward", "call", "module", "muted", "repeated_in", "sequence", "step", "task")
 
-    def __init__(self, module: str, call: int, step: Step, sequence: int = 0, muted: bool = False) -> None:
+    def __init__(self, module: str, call: int, step: OpSite, sequence: int = 0, muted: bool = False) -> None:
         self.module, self.call, self.step = module, call, step
         self.sequence, self.muted = sequence, muted
-        self.backward: Step | None = None
+        self.backward: OpSite | None = None
         self.task: Any = None
         self.repeated_in: Any = None
 
@@ -143,8 +143,8 @@ class OpListener(Protocol):
     def is_mine(self) -> bool:
         """Whether the forward or backward that begins in this context is to be listened to."""
 
-    def before(self, step: Step, call: int, tensors: Sequence[Any], source: str | None) -> None:
+    def before(self, step: OpSite, call: int, tensors: Sequence[Any], source: str | None) -> None:
         """An operator is about to run on these tensors."""
 
-    def after(self, step: Step, call: int, output: Tree, source: str | None) -> None:
+    def after(self, step: OpSite, call: int, output: Tree, source: str | None) -> None:
         """An operator has run; `output` is a tensor, or a tuple or list of tensors and None."""

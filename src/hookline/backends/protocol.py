@@ -23,15 +23,15 @@ from hookline.backends.nouns import Tensor as Tensor
 from hookline.backends.nouns import Tree as Tree
 from hookline.backends.operators import Operator, OpListener
 from hookline.backends.tap import COUNTING as COUNTING
-from hookline.backends.tap import Figures as Figures
 from hookline.backends.tap import FunctionTap as FunctionTap
 from hookline.backends.tap import Inert as Inert
 from hookline.backends.tap import Label as Label
 from hookline.backends.tap import Needs as Needs
+from hookline.backends.tap import Placement as Placement
 from hookline.backends.tap import Rank as Rank
+from hookline.backends.tap import StatsSpec as StatsSpec
 from hookline.backends.tap import Tap as Tap
 from hookline.backends.tap import Undo as Undo
-from hookline.backends.tap import Wish as Wish
 from hookline.backends.undoing import Undoing
 from hookline.backends.weights import HeldWeight as HeldWeight
 
@@ -86,7 +86,7 @@ class Trees(Protocol):
 class Placing(Protocol):
     """Taps, and what else is put into a model for a while."""
 
-    def place(self, undoing: Undoing, wishes: list[Wish]) -> None:
+    def attach(self, undoing: Undoing, placements: list[Placement]) -> None:
         """Places all taps, or none."""
 
     def placed(self, model: Model) -> list[Label]:

@@ -38,7 +38,7 @@ class Label(NamedTuple):
     placed_at: str = ""
 
 
-class Figures(NamedTuple):
+class StatsSpec(NamedTuple):
     """What is computed of each tensor that a tap sees, where the tap wants numbers and not the tensor itself.
 
     `functions` take (tensor, xp) and give a number; along `dim`, if there is one, channels are reduced one by one.
@@ -66,7 +66,7 @@ class Needs(NamedTuple):
     grads: bool = False
     joint: bool = False
     stops: bool = False
-    statistics: Figures | None = None
+    statistics: StatsSpec | None = None
 
 
 COUNTING = Needs(inputs=False, outputs=False, replaces=False)
@@ -228,7 +228,7 @@ def _inert_pickle() -> Any:
     return getattr, (nullcontext(), "__exit__")
 
 
-class Wish(NamedTuple):
+class Placement(NamedTuple):
     """A tap to place, and on which module."""
 
     module: Any

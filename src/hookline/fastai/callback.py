@@ -20,7 +20,7 @@ from hookline.errors import InvalidArgument
 from hookline.fastai.hooks import Hooks
 from hookline.fastai.learner import signals
 from hookline.fastai.loop import Loop
-from hookline.guard import Guard
+from hookline.guard import ErrorGuard
 from hookline.schedule import every as every_so_many
 
 
@@ -77,7 +77,7 @@ class HookCallback:
                 f"{type(self).__name__} has no hook: give hook=function, or define hook(self, m, i, o) "
                 "in a subclass."
             )
-        self._guard: Guard | None = None
+        self._guard: ErrorGuard | None = None
         self._block = Undoing()
 
     def hook(self, m: Any, i: Any, o: Any) -> Any:
@@ -189,7 +189,7 @@ class HookCallback:
         # A Learner tells its callbacks of its own Cancel...Exceptions and of no other.
         if self._guard is not None:
             self._guard.remove()
-        self._guard = Guard(self.learn, "_with_events", self._failed, signals())
+        self._guard = ErrorGuard(self.learn, "_with_events", self._failed, signals())
 
     def _failed(self) -> None:
         self._remove()

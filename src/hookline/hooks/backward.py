@@ -11,7 +11,7 @@ from hookline.backends.hook_point import Point
 from hookline.backends.protocol import Backend, JointSink, Label
 from hookline.errors import InvalidArgument
 from hookline.hooks.placing import needs_callable
-from hookline.hooks.replacing import Gradients, called
+from hookline.hooks.replacing import GradientStructure, call_hook
 
 _LABEL = Label("HookBackward", "gradient hook", "HookBackward")
 
@@ -48,11 +48,11 @@ class HookBackward(Point):
         backend.framework.need("hook_backward")
         if wrong := [type(t).__name__ for t in tensors if not isinstance(t, backend.tensor)]:
             raise InvalidArgument(f"HookBackward takes tensors of one framework, a {wrong[0]} came.")
-        gradients = Gradients(backend, tensors, "HookBackward", "gradient hook", wrap=False)
+        gradients = GradientStructure(backend, tensors, "HookBackward", "gradient hook", wrap=False)
         fn = backend.hooked(self._fn, _LABEL)
 
         def sink(grads: list[Any]) -> list[Any] | None:
-            new = called("HookBackward", "gradient hook", fn, gradients.shown(grads))
+            new = call_hook("HookBackward", "gradient hook", fn, gradients.shown(grads))
             return gradients.taken(new, grads)
 
         return backend, sink

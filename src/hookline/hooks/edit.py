@@ -12,7 +12,7 @@ from typing import Any
 from hookline.audit import Audit, AuditEntry
 from hookline.backends import resolve
 from hookline.backends.nouns import Model, Module
-from hookline.backends.protocol import COUNTING, Backend, FunctionTap, HeldWeight, Label, Needs, Rank, Wish
+from hookline.backends.protocol import COUNTING, Backend, FunctionTap, HeldWeight, Label, Needs, Placement, Rank
 from hookline.backends.undoing import Undoing
 from hookline.errors import InvalidArgument, NoSuchSite, WrongReplacement
 from hookline.globs import matcher
@@ -20,8 +20,8 @@ from hookline.hooks.entering import Enterable
 from hookline.hooks.gradients import InputGradients, OutputGradients
 from hookline.hooks.placing import callers_line, needs_callable
 from hookline.hooks.reasons import why_silent
-from hookline.hooks.replacing import as_arguments, called, checked, checked_positional, not_taken
-from hookline.hooks.select import Place, Tree, select
+from hookline.hooks.replacing import as_arguments, call_hook, checked, checked_positional, not_taken
+from hookline.hooks.select import ModuleTree, Target, select
 from hookline.hooks.session import Session
 from hookline.hooks.weights import Block
 from hookline.site import KINDS, Recorded, Site
@@ -61,7 +61,7 @@ def edit(model: Model, edits: Mapping[Any, Any]) -> Edits:
     if not isinstance(edits, Mapping) or not edits:
         raise InvalidArgument(f"edit needs a dict of {{site: change}}, such as {{'layer3': fn}}; {edits!r} came.")
     backend = resolve(model)
-    tree = Tree(backend.named_modules(model))
+    tree = ModuleTree(backend.named_modules(model))
     tensors: dict[str, Any] = {}
     found: list[SiteEdit] = []
     for site, change in edits.items():
@@ -75,7 +75,7 @@ class Edits(Enterable, Undoing):
     It is left as any ExitStack: what one step raises keeps no other from being done.
     """
 
-    def __init__(self, backend: Backend, tree: Tree, edits: list[SiteEdit], tensors: list[Any]) -> None:
+    def __init__(self, backend: Backend, tree: ModuleTree, edits: list[SiteEdit], tensors: list[Any]) -> None:
         super().__init__()
         self._backend, self._tree, self._edits = backend, tree, edits
         self._session = Session()
@@ -94,7 +94,7 @@ class Edits(Enterable, Undoing):
             self._weights.enter(line)
             others = [edit for edit in self._edits if not isinstance(edit, WeightEdit)]
             for edit in others:
-                edit.place(self, self._backend, self._session, line)
+                edit.attach(self, self._backend, self._session, line)
             return self
         except BaseException:
             self.close()
@@ -114,22 +114,22 @@ class Edits(Enterable, Undoing):
 class SiteEdit:
     """One change at one site; `fired` counts how often it was applied."""
 
-    def __init__(self, place: Place, kind: str, change: Any) -> None:
-        self.place_in_model, self.kind, self.change = place, kind, change
-        self.name = place.name
-        self.site = place.name if kind == "output" else str(Site(place.name, kind))
+    def __init__(self, target: Target, kind: str, change: Any) -> None:
+        self.target_in_model, self.kind, self.change = target, kind, change
+        self.name = target.name
+        self.site = target.name if kind == "output" else str(Site(target.name, kind))
         self.fired = 0
 
     def entries(self, why_silent: Callable[[], str]) -> list[AuditEntry]:
         """Its lines of the audit."""
         return [AuditEntry(self.site, self.fired, None if self.fired else why_silent())]
 
-    def place(self, undoing: Undoing, backend: Backend, session: Session, line: str) -> None:
+    def attach(self, undoing: Undoing, backend: Backend, session: Session, line: str) -> None:
         label = Label("edit", f"edit of the {self.kind}", self.name, line)
-        backend.place(undoing, self._wishes(backend, session, label))
+        backend.attach(undoing, self._placements(backend, session, label))
 
-    def _wishes(self, backend: Backend, session: Session, label: Label) -> list[Wish]:
-        module = self.place_in_model.module
+    def _placements(self, backend: Backend, session: Session, label: Label) -> list[Placement]:
+        module = self.target_in_model.module
 
         def output(module: Module, args: Any, output: Any) -> Any:
             return self._changed(backend, output) if session.sees_this_context() else None
@@ -151,18 +151,18 @@ class SiteEdit:
 
         if self.kind == "output":
             needs = Needs(inputs=False)
-            return [Wish(module, FunctionTap(output, label, kwargs=False, rank=Rank.EDIT, needs=needs))]
+            return [Placement(module, FunctionTap(output, label, kwargs=False, rank=Rank.EDIT, needs=needs))]
         if self.kind in ("input", "kwargs"):
-            return [Wish(module, FunctionTap(arguments, label, after=False, rank=Rank.EDIT))]
+            return [Placement(module, FunctionTap(arguments, label, after=False, rank=Rank.EDIT))]
         if self.kind == "grad_output":
-            taps = OutputGradients(backend, self.place_in_model, label, grad_output, session, wrap=False)
-            return taps.wishes()
-        return InputGradients(backend, self.place_in_model, label, grad_input, session).wishes()
+            taps = OutputGradients(backend, self.target_in_model, label, grad_output, session, wrap=False)
+            return taps.placements()
+        return InputGradients(backend, self.target_in_model, label, grad_input, session).placements()
 
     def _asked(self, value: Any) -> Any:
         """What the change makes of `value`: a function's result, or the value to put there."""
         if callable(self.change):
-            return called(self.site, "edit", self.change, value)
+            return call_hook(self.site, "edit", self.change, value)
         return self.change
 
     def _changed(self, backend: Backend, old: Any) -> Any:
@@ -205,9 +205,9 @@ class SiteEdit:
 class SkippedModule(SiteEdit):
     """A module that does not run; its output is given or is its first argument."""
 
-    def place(self, undoing: Undoing, backend: Backend, session: Session, line: str) -> None:
+    def attach(self, undoing: Undoing, backend: Backend, session: Session, line: str) -> None:
         label = Label("edit", "skip of the module", self.name, line)
-        module = self.place_in_model.module
+        module = self.target_in_model.module
 
         def count(module: Module, args: Any) -> None:
             self.fired += session.sees_this_context()
@@ -215,7 +215,7 @@ class SkippedModule(SiteEdit):
         own = label._replace(owner="")  # a part of the skip, not one more thing that sits on the model
         counting = FunctionTap(count, own, after=False, kwargs=False, needs=COUNTING)
         forward = SkippedForward(self.site, self.change.instead, session)
-        backend.place(undoing, [Wish(module, counting)])
+        backend.attach(undoing, [Placement(module, counting)])
         backend.replace_forward(undoing, module, forward, label)
 
 
@@ -229,7 +229,7 @@ class SkippedForward:
         if not self._session.sees_this_context():
             return original(*args, **kwargs)
         if callable(self._instead):
-            return called(self._site, "skip", self._instead, *args, **kwargs)
+            return call_hook(self._site, "skip", self._instead, *args, **kwargs)
         return self.traced(original, *args, **kwargs)
 
     def traced(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -254,7 +254,7 @@ class WeightEdit(SiteEdit):
     def __init__(
         self, backend: Backend, names: list[str], aliases: list[str], weight: HeldWeight, change: Any
     ) -> None:
-        super().__init__(Place(names[0], weight, tuple(aliases)), "output", change)
+        super().__init__(Target(names[0], weight, tuple(aliases)), "output", change)
         self._backend, self.names, self.weight = backend, names, weight
         self._made: tuple[Any, Any] | None = None
         self._asking = False
@@ -300,7 +300,7 @@ class WeightEdit(SiteEdit):
         found = []
         for name in self.names:
             others = ", ".join(
-                repr(other) for other in [*self.names, *self.place_in_model.aliases] if other != name
+                repr(other) for other in [*self.names, *self.target_in_model.aliases] if other != name
             )
             tied = f"it is one tensor with {others}" if others else ""
             found.append(AuditEntry(name, self.fired, "; ".join(filter(None, [tied, *said])) or None))
@@ -345,7 +345,7 @@ def _weight_edits(
 
 
 def _parsed(
-    backend: Backend, model: Model, tree: Tree, tensors: dict[str, Any], key: Any, change: Any
+    backend: Backend, model: Model, tree: ModuleTree, tensors: dict[str, Any], key: Any, change: Any
 ) -> list[SiteEdit]:
     """The edits that one entry of the dict means; `tensors` is filled where weights are looked for."""
     if change is None:
@@ -364,7 +364,7 @@ def _parsed(
     if kind == "grad_kwargs":
         raise InvalidArgument(f"{key!r}: the gradients of keyword arguments can be recorded, not edited.")
     try:
-        places = select(tree, where)
+        targets = select(tree, where)
     except NoSuchSite:
         if isinstance(where, str) and kind == "output" and not tensors:
             tensors |= backend.tensors_of(model)
@@ -375,6 +375,6 @@ def _parsed(
         return _weight_edits(backend, model, tensors, names, change)
     if isinstance(change, Skip):
         backend.framework.need("skip")
-        return [SkippedModule(place, "output", change) for place in places]
+        return [SkippedModule(target, "output", change) for target in targets]
     backend.framework.need("edit_grads" if kind.startswith("grad") else "kwargs" if kind == "kwargs" else "edit")
-    return [SiteEdit(place, kind, change) for place in places]
+    return [SiteEdit(target, kind, change) for target in targets]

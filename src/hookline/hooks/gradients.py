@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from sys import getrefcount
 from typing import Any
 
-from hookline.backends.protocol import Backend, Joining, Label, Needs, Rank, Tap, Wish
+from hookline.backends.protocol import Backend, Joining, Label, Needs, Placement, Rank, Tap
 from hookline.hooks.pending import call_number
-from hookline.hooks.replacing import Gradients, Shapes, called
-from hookline.hooks.select import Place
+from hookline.hooks.replacing import GradientStructure, StructureCache, call_hook
+from hookline.hooks.select import Target
 from hookline.hooks.session import Session
 from hookline.hooks.site_tap import SiteTap
 
@@ -33,7 +33,7 @@ class OutputGradients(Tap):
     def __init__(
         self,
         backend: Backend,
-        place: Place,
+        target: Target,
         label: Label,
         hook: Callable[..., Any],
         session: Session | None = None,
@@ -41,11 +41,11 @@ class OutputGradients(Tap):
         wrap: bool = True,
     ) -> None:
         self._backend, self.label, self._hook = backend, label, backend.hooked(hook, label)
-        self._module = weakref.ref(place.module)  # a handle that is kept keeps no model alive
-        self._session, self._outputs = session, Shapes(backend, label, wrap=wrap)
+        self._module = weakref.ref(target.module)  # a handle that is kept keeps no model alive
+        self._session, self._outputs = session, StructureCache(backend, label, wrap=wrap)
 
-    def wishes(self) -> list[Wish]:
-        return [Wish(self._module(), self)]
+    def placements(self) -> list[Placement]:
+        return [Placement(self._module(), self)]
 
     def __call__(self, module: Any, args: Any, output: Any) -> Any:
         references = getrefcount(output)
@@ -57,7 +57,7 @@ class OutputGradients(Tap):
         owner = weakref.ref(self._backend.lasting(module))
 
         def sink(grads: list[Any]) -> list[Any] | None:
-            new = called(label.site, label.kind, hook, owner(), gradients.shown(grads))
+            new = call_hook(label.site, label.kind, hook, owner(), gradients.shown(grads))
             return gradients.taken(new, grads)
 
         new = self._backend.joined(output, sink, call_number(self, module, args), references)
@@ -75,23 +75,23 @@ class InputGradients(SiteTap):
     def __init__(
         self,
         backend: Backend,
-        place: Place,
+        target: Target,
         label: Label,
         hook: Callable[..., Any],
         session: Session | None = None,
     ) -> None:
         super().__init__()
         self._backend, self.label, self._hook = backend, label, backend.hooked(hook, label)
-        self._module = weakref.ref(place.module)  # a handle that is kept keeps no model alive
+        self._module = weakref.ref(target.module)  # a handle that is kept keeps no model alive
         self.session = session
-        self._memory = backend.site_memory(place.module)
-        self._inputs = Shapes(backend, label, wrap=False)
-        self._outputs = Shapes(backend, label, wrap=True)
+        self._memory = backend.site_memory(target.module)
+        self._inputs = StructureCache(backend, label, wrap=False)
+        self._outputs = StructureCache(backend, label, wrap=True)
 
-    def wishes(self, *, original: bool = False) -> list[Wish]:
+    def placements(self, *, original: bool = False) -> list[Placement]:
         self.rank = Rank.ORIGINAL if original else Rank.GRADIENT
         entrance = self.entrance(self.label, Needs(replaces=False, joint=True), Rank.GRADIENT)
-        return [Wish(self._module(), entrance), Wish(self._module(), self)]
+        return [Placement(self._module(), entrance), Placement(self._module(), self)]
 
     def begin(self, module: Any, args: Any, kwargs: Any) -> tuple[_BackwardCall, Joining]:
         call = _BackwardCall(self.label, self._hook, self._backend.lasting(module), self._inputs.of(args))
@@ -109,11 +109,11 @@ class _BackwardCall:
 
     __slots__ = ("_hook", "_label", "_module", "grads_out", "inputs", "outputs")
 
-    def __init__(self, label: Label, hook: Callable[..., Any], module: Any, inputs: Gradients) -> None:
+    def __init__(self, label: Label, hook: Callable[..., Any], module: Any, inputs: GradientStructure) -> None:
         self._label, self._hook, self._module = label, hook, weakref.ref(module)
         # Numbered along (args, kwargs); the hook is shown, and may replace, those of args.
         self.inputs = inputs
-        self.outputs: Gradients | None = None
+        self.outputs: GradientStructure | None = None
         self.grads_out: dict[int, Any] = {}
 
     def note_output(self, numbers: Sequence[int], grad: Any) -> None:
@@ -130,5 +130,5 @@ class _BackwardCall:
         assert self.outputs is not None
         shown_in, shown_out = self.inputs.shown(grads_in), self.outputs.shown(grads_out)
         self.grads_out = {}
-        new = called(self._label.site, self._label.kind, self._hook, self._module(), shown_in, shown_out)
+        new = call_hook(self._label.site, self._label.kind, self._hook, self._module(), shown_in, shown_out)
         return self.inputs.taken(new, grads_in)

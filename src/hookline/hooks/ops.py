@@ -12,14 +12,14 @@ from typing import Any
 
 from hookline.backends import resolve
 from hookline.backends.nouns import Model, Tensor
-from hookline.backends.operators import Operator, Step
+from hookline.backends.operators import Operator, OpSite
 from hookline.backends.protocol import Backend, Label
 from hookline.errors import HooklineError, InvalidArgument
 from hookline.globs import matcher
 from hookline.hooks.handles import Handle, attached
 from hookline.hooks.placing import callers_line, needs_callable
 from hookline.hooks.replacing import hook_error
-from hookline.hooks.select import Tree, select
+from hookline.hooks.select import ModuleTree, select
 
 Ops = bool | str | Sequence[str] | None
 """Which operators: all (True, None), or those that a glob or one of several means."""
@@ -75,11 +75,11 @@ def register_op_hook(
     """
     needs_callable("register_op_hook", "callback", callback, 1 if events else 3)
     backend = resolve(model)
-    places = select(Tree(backend.named_modules(model)), where)
+    targets = select(ModuleTree(backend.named_modules(model)), where)
     label = Label("register_op_hook", "op hook", "", callers_line())
     kind = EventCaller if events else Caller
     listener = kind(backend, callback, Chosen(backend, ops), inputs=monitor_all)
-    modules = {place.name: place.module for place in places}
+    modules = {target.name: target.module for target in targets}
     return attached(backend.hook_operators, model, modules, listener, label)
 
 
@@ -149,11 +149,11 @@ class Caller:
     def is_mine(self) -> bool:
         return True
 
-    def before(self, step: Step, call: int, tensors: Sequence[Any], source: str | None) -> None:
+    def before(self, step: OpSite, call: int, tensors: Sequence[Any], source: str | None) -> None:
         for index, tensor in enumerate(tensors):
             self._tell(step, call, "input", index, tensor, source)
 
-    def after(self, step: Step, call: int, output: Any, source: str | None) -> None:
+    def after(self, step: OpSite, call: int, output: Any, source: str | None) -> None:
         if isinstance(output, self._tensor):  # most operators
             self._tell(step, call, "output", -1, output, source)
         elif isinstance(output, (tuple, list)):
@@ -161,7 +161,7 @@ class Caller:
                 if isinstance(tensor, self._tensor):
                     self._tell(step, call, "output", index, tensor, source)
 
-    def _tell(self, step: Step, call: int, role: str, index: int, tensor: Tensor, source: str | None) -> None:
+    def _tell(self, step: OpSite, call: int, role: str, index: int, tensor: Tensor, source: str | None) -> None:
         name = step.node(call, role, index)
         try:
             self.callback(name, step.operator.name, self._copy(tensor))
@@ -176,7 +176,7 @@ class EventCaller(Caller):
 
     sources = True
 
-    def _tell(self, step: Step, call: int, role: str, index: int, tensor: Tensor, source: str | None) -> None:
+    def _tell(self, step: OpSite, call: int, role: str, index: int, tensor: Tensor, source: str | None) -> None:
         name, operator = step.node(call, role, index), step.operator
         event = OpEvent(
             name=name,

@@ -16,8 +16,8 @@ from hookline.backends.undoing import Undoing
 from hookline.errors import InvalidArgument, NoSuchSite, WrongReplacement
 from hookline.hooks.handles import Handle, attached
 from hookline.hooks.placing import callers_line, needs_callable
-from hookline.hooks.replacing import called
-from hookline.hooks.select import Tree, select
+from hookline.hooks.replacing import call_hook
+from hookline.hooks.select import ModuleTree, select
 
 
 def register_post_accumulate_grad_hook(model: Model, hook: Callable[[Any], None], where: Any = None) -> Handle:
@@ -43,37 +43,37 @@ def register_post_accumulate_grad_hook(model: Model, hook: Callable[[Any], None]
     needs_callable(name, "hook", hook, 1)
     backend = resolve(model)
     backend.framework.need("accumulated")
-    modules = Tree(backend.named_modules(model))
+    modules = ModuleTree(backend.named_modules(model))
     parameters = ParameterTree(modules, backend.parameters_of(model).items())
-    places = select(parameters, "**" if where is None else where)
-    trained = [place for place in places if place.module.requires_grad]
+    targets = select(parameters, "**" if where is None else where)
+    trained = [target for target in targets if target.module.requires_grad]
     if not trained:
-        which = f"where={where!r} means" if places else "the model has"
+        which = f"where={where!r} means" if targets else "the model has"
         raise InvalidArgument(
-            f"{name}: {which} {len(places)} parameters, and none that needs a gradient. "
+            f"{name}: {which} {len(targets)} parameters, and none that needs a gradient. "
             "Call requires_grad_(True) on them first."
         )
     line = callers_line()
 
     def hear(undoing: Undoing) -> None:
-        for place in trained:
-            run, label = partial(_run, place.name, kind, hook), Label(name, kind, place.name, line)
-            backend.hear_accumulated(undoing, place.module, run, label)
+        for target in trained:
+            run, label = partial(_run, target.name, kind, hook), Label(name, kind, target.name, line)
+            backend.hear_accumulated(undoing, target.module, run, label)
 
     return attached(hear)
 
 
 def _run(site: str, kind: str, hook: Callable[[Any], Any], parameter: Tensor) -> None:
-    result = called(site, kind, hook, parameter)
+    result = call_hook(site, kind, hook, parameter)
     if result is not None and result is not parameter:  # as `parameter.add_(...)` returns it
         came = f"returned a {type(result).__name__}, which replaces nothing"
         raise WrongReplacement(site, kind, f"{came}; change parameter.grad in place, or set it, and return None")
 
 
-class ParameterTree(Tree):
+class ParameterTree(ModuleTree):
     """All parameters of a model: each is meant by its own name, and with a module that holds it."""
 
-    def __init__(self, modules: Tree, parameters: Iterable[tuple[str, Any]]) -> None:
+    def __init__(self, modules: ModuleTree, parameters: Iterable[tuple[str, Any]]) -> None:
         super().__init__(parameters)
         self._holders = modules
 

@@ -1,4 +1,4 @@
-"""Pending: what a tap before the forward leaves for the tap after it."""
+"""CallsUnderWay: what a tap before the forward leaves for the tap after it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def call_number(tap: Any, module: Any, args: Any) -> int:
     return last.number
 
 
-class Pending:
+class CallsUnderWay:
     """Calls under way, by the identity of their kwargs and by thread.
 
     That dict is made anew for each call and goes from the pre-hook to the hook, so recursion, tasks,

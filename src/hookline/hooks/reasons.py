@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from hookline.backends.protocol import Backend
-from hookline.hooks.select import Tree
+from hookline.hooks.select import ModuleTree
 
 
 def joined(*remarks: str | None) -> str | None:
@@ -13,13 +13,13 @@ def joined(*remarks: str | None) -> str | None:
     return "; ".join(filter(None, remarks)) or None
 
 
-def why_silent(backend: Backend, tree: Tree, name: str, fired: list[str], silent: Collection[str]) -> str:
+def why_silent(backend: Backend, tree: ModuleTree, name: str, fired: list[str], silent: Collection[str]) -> str:
     """Why the module of that name was not called, while those in `fired` were and those in `silent` were not."""
     by_code = backend.why_silent(tree.modules, name, silent) if name in tree.modules else None
     return by_code or (_not_called(name, fired) if fired else backend.not_called)
 
 
-def told(error: BaseException | None) -> str:
+def describe_error(error: BaseException | None) -> str:
     return "the call is still under way" if error is None else f"{type(error).__name__}: {error}"
 
 

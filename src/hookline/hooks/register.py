@@ -11,13 +11,13 @@ from typing import Any
 
 from hookline.backends import resolve
 from hookline.backends.nouns import Model, Module
-from hookline.backends.protocol import Backend, Label, Rank, Tap, Wish
+from hookline.backends.protocol import Backend, Label, Placement, Rank, Tap
 from hookline.errors import HooklineError
 from hookline.hooks.gradients import InputGradients, OutputGradients
 from hookline.hooks.handles import Handle, attached
 from hookline.hooks.placing import callers_line, needs_callable
 from hookline.hooks.replacing import as_arguments, checked, checked_arguments, checked_positional, hook_error
-from hookline.hooks.select import Place, Tree, select
+from hookline.hooks.select import ModuleTree, Target, select
 
 Hook = Callable[..., Any]
 
@@ -71,8 +71,8 @@ def register_forward_hook(
     needs_callable(name, "hook", hook, 4 if with_kwargs else 3)
     kind = PostHookWithKwargs if with_kwargs else PostHook
     needs = ["forward", *["kwargs"] * with_kwargs, *["always_call"] * always_call]
-    wishes = partial(_one_tap, kind, hook, always_call=always_call)
-    return _place(model, where, name, "forward hook", needs, wishes, prepend)
+    placements = partial(_one_tap, kind, hook, always_call=always_call)
+    return _place(model, where, name, "forward hook", needs, placements, prepend)
 
 
 def register_backward_pre_hook(model: Model, hook: Hook, where: Any = None, *, prepend: bool = False) -> Handle:
@@ -84,10 +84,10 @@ def register_backward_pre_hook(model: Model, hook: Hook, where: Any = None, *, p
     name = "register_backward_pre_hook"
     needs_callable(name, "hook", hook, 2)
 
-    def wishes(backend: Backend, place: Place, label: Label) -> list[Wish]:
-        return OutputGradients(backend, place, label, hook).wishes()
+    def placements(backend: Backend, target: Target, label: Label) -> list[Placement]:
+        return OutputGradients(backend, target, label, hook).placements()
 
-    return _place(model, where, name, "backward pre-hook", ["backward_pre"], wishes, prepend)
+    return _place(model, where, name, "backward pre-hook", ["backward_pre"], placements, prepend)
 
 
 def register_backward_hook(
@@ -103,11 +103,11 @@ def register_backward_hook(
     name = "register_backward_hook"
     needs_callable(name, "hook", hook, 3)
 
-    def wishes(backend: Backend, place: Place, label: Label) -> list[Wish]:
-        return InputGradients(backend, place, label, hook).wishes(original=original)
+    def placements(backend: Backend, target: Target, label: Label) -> list[Placement]:
+        return InputGradients(backend, target, label, hook).placements(original=original)
 
     needs = ["backward", *["original"] * original]
-    return _place(model, where, name, "backward hook", needs, wishes, prepend)
+    return _place(model, where, name, "backward hook", needs, placements, prepend)
 
 
 def installed(model: Model) -> list[Label]:
@@ -123,11 +123,11 @@ def installed(model: Model) -> list[Label]:
 
 
 def _one_tap(
-    kind: type[HookTap], hook: Hook, backend: Backend, place: Place, label: Label, *, always_call: bool = False
-) -> list[Wish]:
+    kind: type[HookTap], hook: Hook, backend: Backend, target: Target, label: Label, *, always_call: bool = False
+) -> list[Placement]:
     tap = kind(hook, backend, label)
     tap.always_called = always_call
-    return [Wish(place.module, tap)]
+    return [Placement(target.module, tap)]
 
 
 def _place(
@@ -136,20 +136,22 @@ def _place(
     owner: str,
     kind: str,
     needs: list[str],
-    wishes: Callable[[Backend, Place, Label], list[Wish]],
+    placements: Callable[[Backend, Target, Label], list[Placement]],
     prepend: bool,
 ) -> Handle:
     backend = resolve(model)
     for feature in needs:
         backend.framework.need(feature)
-    places = select(Tree(backend.named_modules(model)), where)
+    targets = select(ModuleTree(backend.named_modules(model)), where)
     line = callers_line()
-    all_wishes = [
-        wish for place in places for wish in wishes(backend, place, Label(owner, kind, place.name, line))
+    all_of_them = [
+        placement
+        for target in targets
+        for placement in placements(backend, target, Label(owner, kind, target.name, line))
     ]
-    for wish in all_wishes:
-        wish.tap.prepended = prepend
-    return attached(backend.place, all_wishes)
+    for placement in all_of_them:
+        placement.tap.prepended = prepend
+    return attached(backend.attach, all_of_them)
 
 
 class HookTap(Tap):

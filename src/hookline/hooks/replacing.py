@@ -13,7 +13,7 @@ from hookline.errors import HookError, HooklineError, WrongReplacement
 from hookline.trees import ONE, filled, mismatch, slotted, unfilled
 
 
-def called(site: str, kind: str, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def call_hook(site: str, kind: str, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """fn(*args, **kwargs); an exception in it is raised as a HookError that names the site."""
     try:
         return fn(*args, **kwargs)
@@ -105,7 +105,7 @@ def as_arguments(new: Any) -> tuple[Any, ...]:
     return new if isinstance(new, tuple) else (new,)
 
 
-class Gradients:
+class GradientStructure:
     """The gradients of one structure, shown to a hook in that structure and taken back from it."""
 
     __slots__ = ("_backend", "_kind", "_single", "_site", "_template", "_tuple", "places")
@@ -158,17 +158,17 @@ class Gradients:
         return result
 
 
-class Shapes:
-    """Makes the Gradients of a site's calls; those of a single tensor are the same for every call."""
+class StructureCache:
+    """Makes the GradientStructure of a site's calls; those of a single tensor are the same for every call."""
 
     def __init__(self, backend: Backend, label: Label, *, wrap: bool) -> None:
-        self._make = partial(Gradients, backend, site=label.site, kind=label.kind, wrap=wrap)
+        self._make = partial(GradientStructure, backend, site=label.site, kind=label.kind, wrap=wrap)
         self._tensor = backend.tensor
-        self._bare: Gradients | None = None
-        self._in_tuple: Gradients | None = None
+        self._bare: GradientStructure | None = None
+        self._in_tuple: GradientStructure | None = None
 
-    def of(self, tree: Tree) -> Gradients:
-        """The Gradients for a structure like `tree`."""
+    def of(self, tree: Tree) -> GradientStructure:
+        """The GradientStructure for a structure like `tree`."""
         if type(tree) is self._tensor:
             self._bare = self._bare or self._make(tree)
             return self._bare

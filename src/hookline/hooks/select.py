@@ -1,4 +1,4 @@
-"""Select: from a `where` to the places in a model that it means.
+"""Select: from a `where` to the modules of a model that it means.
 
 `where` may be None (the model itself), a dotted name, a glob (`*` stays within one part of a name,
 `**` crosses dots), a compiled regex, a module type or tuple of types, a module object, a predicate
@@ -17,7 +17,7 @@ from hookline.errors import InvalidArgument, NoSuchSite
 from hookline.globs import WILD, matcher
 
 
-class Place(NamedTuple):
+class Target(NamedTuple):
     """A module of the model, with the name it was found by and the other names it goes by."""
 
     name: str
@@ -25,7 +25,7 @@ class Place(NamedTuple):
     aliases: tuple[str, ...] = ()
 
 
-class Tree:
+class ModuleTree:
     """All modules of a model in order of definition, each once, with all its names."""
 
     def __init__(self, named: Iterable[tuple[str, Any]]) -> None:
@@ -35,13 +35,13 @@ class Tree:
             self.modules[name] = module
             self.names_of.setdefault(id(module), []).append(name)
 
-    def place(self, name: str) -> Place:
-        """The place of that name; its other names are the aliases."""
+    def target(self, name: str) -> Target:
+        """The target of that name; its other names are the aliases."""
         module = self.modules[name]
         names = self.names_of[id(module)]
         if len(names) == 1:
-            return Place(name, module)
-        return Place(name, module, tuple(other for other in names if other != name))
+            return Target(name, module)
+        return Target(name, module, tuple(other for other in names if other != name))
 
     @property
     def known(self) -> list[str]:
@@ -71,7 +71,7 @@ class Tree:
 class Where:
     """A condition on modules; made by `where`, combined with `&`, `|` and `~`."""
 
-    def __init__(self, names: Callable[[Tree], set[str]], text: str) -> None:
+    def __init__(self, names: Callable[[ModuleTree], set[str]], text: str) -> None:
         self.names = names
         self.text = text
 
@@ -107,28 +107,28 @@ def where(*conditions: Any) -> Where:
     return Where(_condition(condition), f"where({text})")
 
 
-def select(tree: Tree, condition: Any) -> list[Place]:
-    """The places that `condition` means, in order of definition; never an empty list.
+def select(tree: ModuleTree, condition: Any) -> list[Target]:
+    """The targets that `condition` means, in order of definition; never an empty list.
 
-    >>> tree = Tree([("", "model"), ("a", "conv"), ("a.b", "relu"), ("c", "linear")])
-    >>> [place.name for place in select(tree, "**")], [place.name for place in select(tree, "?")]
+    >>> tree = ModuleTree([("", "model"), ("a", "conv"), ("a.b", "relu"), ("c", "linear")])
+    >>> [target.name for target in select(tree, "**")], [target.name for target in select(tree, "?")]
     (['', 'a', 'a.b', 'c'], ['a', 'c'])
     """
     if condition is None:
-        return [tree.place("")]
+        return [tree.target("")]
     if isinstance(condition, str) and condition == "**":
-        return [tree.place(names[0]) for names in tree.names_of.values()]
+        return [tree.target(names[0]) for names in tree.names_of.values()]
     chosen = where(condition).names(tree)
-    places: dict[int, Place] = {}
+    targets: dict[int, Target] = {}
     for name, module in tree.modules.items():
-        if name in chosen and id(module) not in places:
-            places[id(module)] = tree.place(name)
-    if not places:
+        if name in chosen and id(module) not in targets:
+            targets[id(module)] = tree.target(name)
+    if not targets:
         raise NoSuchSite(condition, tree.known)
-    return list(places.values())
+    return list(targets.values())
 
 
-def _condition(condition: Any) -> Callable[[Tree], set[str]]:
+def _condition(condition: Any) -> Callable[[ModuleTree], set[str]]:
     if isinstance(condition, str):
         return _globbed(condition) if WILD.search(condition) else lambda tree: tree.named(condition)
     if isinstance(condition, re.Pattern):
@@ -142,13 +142,13 @@ def _condition(condition: Any) -> Callable[[Tree], set[str]]:
     return lambda tree: _object_or_predicate(tree, condition)
 
 
-def _globbed(pattern: str) -> Callable[[Tree], set[str]]:
+def _globbed(pattern: str) -> Callable[[ModuleTree], set[str]]:
     matches = matcher(pattern)
     return lambda tree: tree.matching(lambda name, _: matches(name))
 
 
-def _any_of(conditions: list[Where]) -> Callable[[Tree], set[str]]:
-    def names(tree: Tree) -> set[str]:
+def _any_of(conditions: list[Where]) -> Callable[[ModuleTree], set[str]]:
+    def names(tree: ModuleTree) -> set[str]:
         found: set[str] = set()
         for condition in conditions:
             some = condition.names(tree)
@@ -160,7 +160,7 @@ def _any_of(conditions: list[Where]) -> Callable[[Tree], set[str]]:
     return names
 
 
-def _object_or_predicate(tree: Tree, condition: Any) -> set[str]:
+def _object_or_predicate(tree: ModuleTree, condition: Any) -> set[str]:
     # Modules are callable as well, so an object of this very tree is looked for first.
     if own := tree.names_of_object(condition):
         return own
@@ -176,7 +176,7 @@ def _object_or_predicate(tree: Tree, condition: Any) -> set[str]:
     )
 
 
-def _is_module_like(tree: Tree, thing: Any) -> bool:
+def _is_module_like(tree: ModuleTree, thing: Any) -> bool:
     """Whether `thing` shares a framework base class with the modules of the tree."""
     bases = {base for base in type(tree.root).__mro__ if base is not object}
     return any(base in bases for base in type(thing).__mro__)

@@ -12,7 +12,7 @@ from typing import Any
 
 from hookline.backends.protocol import Label, Needs, Rank, Tap
 from hookline.backends.tap import GONE
-from hookline.hooks.pending import Pending, call_number
+from hookline.hooks.pending import CallsUnderWay, call_number
 from hookline.hooks.session import Session, opened
 
 
@@ -30,7 +30,7 @@ class SiteTap(Tap):
     """How many calls belonged to other blocks."""
 
     def __init__(self) -> None:
-        self.pending = Pending()
+        self.pending = CallsUnderWay()
 
     @property
     def under_way(self) -> int:

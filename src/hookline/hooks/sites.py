@@ -6,7 +6,7 @@ from typing import Any
 
 from hookline.backends import resolve
 from hookline.backends.nouns import Model
-from hookline.hooks.select import Tree, select
+from hookline.hooks.select import ModuleTree, select
 
 
 class Sites(dict[str, str]):
@@ -47,8 +47,8 @@ def sites(model: Model, where: Any = "**") -> Sites:
     >>> list(sites(model, torch.nn.ReLU))
     ['1']
     """
-    places = select(Tree(resolve(model).named_modules(model)), where)
+    targets = select(ModuleTree(resolve(model).named_modules(model)), where)
     return Sites(
-        {place.name: type(place.module).__name__ for place in places},
-        {place.name: place.aliases for place in places if place.aliases},
+        {target.name: type(target.module).__name__ for target in targets},
+        {target.name: target.aliases for target in targets if target.aliases},
     )

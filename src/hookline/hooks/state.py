@@ -13,8 +13,8 @@ from hookline.backends.undoing import Undoing
 from hookline.errors import WrongReplacement
 from hookline.hooks.handles import Handle, attached
 from hookline.hooks.placing import callers_line, needs_callable
-from hookline.hooks.replacing import called
-from hookline.hooks.select import Tree, select
+from hookline.hooks.replacing import call_hook
+from hookline.hooks.select import ModuleTree, select
 
 
 def register_state_dict_pre_hook(model: Model, hook: Callable[..., Any], where: Any = None) -> Handle:
@@ -47,19 +47,19 @@ def _register(model: Model, hook: Callable[..., Any], where: Any, when: tuple[st
     backend = resolve(model)
     backend.framework.need("state_hooks")
     line = callers_line()
-    places = select(Tree(backend.named_modules(model)), where)
+    targets = select(ModuleTree(backend.named_modules(model)), where)
 
     def put(undoing: Undoing) -> None:
-        for place in places:
-            label = Label("register_state_dict_hook", kind, place.name, line)
-            run = partial(_run, place.name, kind, hook)
-            backend.place_state_hook(undoing, place.module, when, run, label)
+        for target in targets:
+            label = Label("register_state_dict_hook", kind, target.name, line)
+            run = partial(_run, target.name, kind, hook)
+            backend.place_state_hook(undoing, target.module, when, run, label)
 
     return attached(put)
 
 
 def _run(site: str, kind: str, hook: Callable[..., Any], *args: Any) -> None:
-    if (result := called(site, kind, hook, *args)) is not None:
+    if (result := call_hook(site, kind, hook, *args)) is not None:
         raise WrongReplacement(
             site, kind, f"returned a {type(result).__name__}; it must change what it is given in place"
         )

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from hookline.errors import InvalidArgument, Unsupported
-from hookline.hooks.select import Place, Tree, select
+from hookline.hooks.select import ModuleTree, Target, select
 from hookline.integrations.watcher import Watcher
 from hookline.optional import need
 
@@ -44,7 +44,7 @@ class WatchCallback(Watcher, _keras.callbacks.Callback):  # type: ignore[misc, n
                 instead="compile(..., jit_compile=False)",
             )
         layers = list(named_layers(model))
-        places = select(Tree(layers), self.where)
+        places = select(ModuleTree(layers), self.where)
         inner = getattr(optimizer, "inner_optimizer", optimizer)  # of a LossScaleOptimizer
         each = getattr(inner, "gradient_accumulation_steps", None) or 1
         watch = self.open(
@@ -103,7 +103,7 @@ def named_layers(layer: Any, name: str = "") -> Iterator[tuple[str, Any]]:
         yield from named_layers(part, f"{name}.{part.name}" if name else part.name)
 
 
-def parameters_of(places: list[Place]) -> dict[str, Any]:
+def parameters_of(places: list[Target]) -> dict[str, Any]:
     """The tensors of the trainable variables that the layers hold themselves, by `layer.variable`."""
     return {
         f"{place.name}.{variable.name}" if place.name else variable.name: variable.value

@@ -8,7 +8,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Any, Self
 
-from hookline.guard import Guard
+from hookline.guard import ErrorGuard
 from hookline.rows import Row
 from hookline.schedule import Schedule
 from hookline.sinks.protocol import sinks_of
@@ -32,7 +32,7 @@ class Watcher:
             options["to"] = sinks_of(options["to"], resume=options.pop("resume", False))
         self.where, self.every, self.options = where, every, options
         self.watch = None
-        self._guards: list[Guard] = []
+        self._guards: list[ErrorGuard] = []
 
     def rows(self, site: str | None = None, kind: str | None = None, step: int | None = None) -> list[Row]:
         """The rows of the latest training, those of a site, kind or step only; none before the first."""
@@ -49,7 +49,7 @@ class Watcher:
 
     def guard(self, owner: Any, method: str, passing: tuple[type[BaseException], ...] = ()) -> None:
         """Has an exception in that method of the trainer end the watching."""
-        self._guards.append(Guard(owner, method, self.detach, passing))
+        self._guards.append(ErrorGuard(owner, method, self.detach, passing))
 
     def detach(self) -> None:
         """Takes everything off the model; a second time does nothing."""

@@ -1,4 +1,4 @@
-"""Guard: who may speak to the page. Runs are private, and any web page can send requests to this machine.
+"""RequestGuard: who may speak to the page. Runs are private, and any web page can send requests to this machine.
 
 1. The Host header must name this server: a foreign name that was pointed at this machine is refused (403).
 2. Where only this machine is listened to, its other users are refused (403), if the system tells who they are.
@@ -36,7 +36,7 @@ OURS = {"same-origin", "none"}
 """Sec-Fetch-Site of what the page itself sends, and of an address that a person opened."""
 
 
-class Guard:
+class RequestGuard:
     """Lets a request through to the app or answers it; adds HEADERS to every answer."""
 
     def __init__(self, app: ASGIApp, *, token: str, host: str, port: int, seconds: int | None = None) -> None:

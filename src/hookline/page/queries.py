@@ -47,11 +47,11 @@ def describe(run: ViewedRun, seconds: float = float("inf")) -> dict[str, Any]:
         "steps": run.steps,
         "revision": revision,
         "progress": progress,
-        **told(health),
+        **health_as_json(health),
     }
 
 
-def told(health: Health) -> dict[str, Any]:
+def health_as_json(health: Health) -> dict[str, Any]:
     """Health as JSON: {"health", "looked", "until", "no_health"}; `health` is None where it is not known (yet)."""
     known = health.revision >= 0 and health.error is None
     findings = {site: [[one.rule, one.why, one.step] for one in found] for site, found in health.findings.items()}

@@ -39,7 +39,7 @@ def serve(folder: str | Path, *, host: str = "127.0.0.1", port: int = 0, lasting
     listening, token, note = _lasting(here, host, port) if lasting else (_listening(host, port), "", None)
     port = listening.getsockname()[1]
     pages = app.Pages(shelf)
-    guarded = guard.Guard(
+    guarded = guard.RequestGuard(
         pages.app(),
         token=token or secrets.token_urlsafe(24),
         host=host,

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 from hookline.audit import times
 from hookline.backends.protocol import Backend
-from hookline.hooks.reasons import joined, no_gradient, told, why_silent
-from hookline.hooks.select import Tree
+from hookline.hooks.reasons import describe_error, joined, no_gradient, why_silent
+from hookline.hooks.select import ModuleTree
 
 if TYPE_CHECKING:
     from hookline.recording.recorder import Recorder
 
 
 def explain(
-    recorder: Recorder, tree: Tree, backend: Backend, *, stopped: bool, error: BaseException | None
+    recorder: Recorder, tree: ModuleTree, backend: Backend, *, stopped: bool, error: BaseException | None
 ) -> None:
     """Writes into each site of a finished recording what its audit has to say."""
     fired = recorder.recording.names
@@ -30,9 +30,9 @@ def explain(
         elif stopped:
             record.why = f"the forward was stopped after {last!r}, before it was reached"
         elif site.under_way:
-            record.why = f"its forward did not come to an end: {told(error)}"
+            record.why = f"its forward did not come to an end: {describe_error(error)}"
         elif error is not None:
-            record.why = f"the block was left before it was called: {told(error)}"
+            record.why = f"the block was left before it was called: {describe_error(error)}"
         elif site.elsewhere:
             record.why = f"its {site.elsewhere} calls came from threads or tasks with recordings of their own"
         else:

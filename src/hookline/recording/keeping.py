@@ -1,4 +1,4 @@
-"""Keeping: a recording that goes to a run when its block ends."""
+"""RecordingTarget: a recording that goes to a run when its block ends."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from typing import Any
 from hookline.backends.capabilities import capabilities
 from hookline.backends.protocol import Backend
 from hookline.errors import InvalidArgument
-from hookline.hooks.select import Place
+from hookline.hooks.select import Target
 from hookline.recording.recording import Recording
 
 
-def facts_of(backend: Backend, places: Iterable[Place]) -> dict[str, Any]:
+def facts_of(backend: Backend, targets: Iterable[Target]) -> dict[str, Any]:
     """What a run is told of the model that is recorded or watched."""
     return {
         "backend": backend.name,
         "package": capabilities()[backend.name].package,
         "rank": backend.rank(),
-        "sites": [[place.name, type(place.module).__name__] for place in places],
+        "sites": [[target.name, type(target.module).__name__] for target in targets],
     }
 
 
-class Keeping:
+class RecordingTarget:
     """Where `record(..., to=...)` keeps its recording: the folder of a run, a RunStore or a Watch."""
 
     def __init__(self, to: Any) -> None:

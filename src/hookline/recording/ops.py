@@ -7,7 +7,7 @@ from collections.abc import Hashable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from hookline.backends.operators import FORWARD, Operator, Step
+from hookline.backends.operators import FORWARD, Operator, OpSite
 from hookline.backends.protocol import Label
 from hookline.backends.undoing import Undoing
 from hookline.hooks.ops import Chosen, means
@@ -34,11 +34,11 @@ class RecordedOps:
         self._seen: set[Operator] = set()
         self._pending = _Pending()
 
-    def place(self, undoing: Undoing, model: Any, label: Label) -> None:
+    def attach(self, undoing: Undoing, model: Any, label: Label) -> None:
         """Attaches to the modules of the recording."""
         assert self._recorder is not None
-        places = {site.place.name: site.place.module for site in self._recorder._sites}
-        self._recorder._backend.hook_operators(undoing, model, places, self, label)
+        targets = {site.target.name: site.target.module for site in self._recorder._sites}
+        self._recorder._backend.hook_operators(undoing, model, targets, self, label)
 
     def is_mine(self) -> bool:
         """Whether operators that run in the current context are this recording's."""
@@ -63,11 +63,11 @@ class RecordedOps:
     def wants(self, operator: Operator, phase: str) -> bool:
         return operator in self._chosen and (phase == FORWARD or self._grads)
 
-    def before(self, step: Step, call: int, tensors: Sequence[Any], source: str | None) -> None:
+    def before(self, step: OpSite, call: int, tensors: Sequence[Any], source: str | None) -> None:
         keep = partial(self._store.tensor, site=step.site)
         self._pending.stack.append((step, tuple(map(keep, tensors))))
 
-    def after(self, step: Step, call: int, output: Any, source: str | None) -> None:
+    def after(self, step: OpSite, call: int, output: Any, source: str | None) -> None:
         recorder, store = self._recorder, self._store
         if recorder is None or not store.open:
             return
@@ -92,9 +92,9 @@ class _Pending(threading.local):
     """Inputs of operators that are under way in one thread; one that failed leaves its behind."""
 
     def __init__(self) -> None:
-        self.stack: list[tuple[Step, tuple[Any, ...]]] = []
+        self.stack: list[tuple[OpSite, tuple[Any, ...]]] = []
 
-    def take(self, step: Step) -> tuple[Any, ...]:
+    def take(self, step: OpSite) -> tuple[Any, ...]:
         while self.stack:
             found, inputs = self.stack.pop()
             if found is step:

@@ -13,9 +13,9 @@ from hookline.backends import resolve
 from hookline.errors import InvalidArgument
 from hookline.hooks.ops import Chosen, Ops
 from hookline.hooks.placing import needs_callable, renamed
-from hookline.hooks.select import Tree, select
+from hookline.hooks.select import ModuleTree, select
 from hookline.recording.budget import Budget, parse_bytes
-from hookline.recording.keeping import Keeping
+from hookline.recording.keeping import RecordingTarget
 from hookline.recording.recorder import Recorder
 from hookline.recording.store import Store
 
@@ -69,12 +69,12 @@ def record(
     for feature, wanted in {"record": True, "grads": grads, "stop": stop, "save": spill is not None}.items():
         if wanted:
             backend.framework.need(feature)
-    tree = Tree(backend.named_modules(model))
-    places = select(tree, where)
+    tree = ModuleTree(backend.named_modules(model))
+    targets = select(tree, where)
     budget = None if limit is None else Budget(parse_bytes(limit), spill, backend.name)
     store = Store(backend, device=backend.device(device), dtype=backend.dtype(dtype), reduce=reduce, budget=budget)
-    keeping = None if to is None else Keeping(to)
-    recorder = Recorder(backend, tree, places, store, keeping, inputs=inputs, grads=grads, stop=stop)
+    keeping = None if to is None else RecordingTarget(to)
+    recorder = Recorder(backend, tree, targets, store, keeping, inputs=inputs, grads=grads, stop=stop)
     if ops is not False:
         recorder._record_ops(model, Chosen(backend, ops))
     return recorder.made_by("hookline.record")

@@ -11,18 +11,18 @@ from operator import attrgetter
 from types import TracebackType
 from typing import Any
 
-from hookline.backends.protocol import Backend, Label, Listening, Needs, Rank, Tap, Wish
+from hookline.backends.protocol import Backend, Label, Listening, Needs, Placement, Rank, Tap
 from hookline.backends.undoing import Undoing
 from hookline.errors import InvalidArgument
 from hookline.hooks.entering import Enterable
 from hookline.hooks.ops import Chosen
 from hookline.hooks.placing import callers_line
-from hookline.hooks.select import Place, Tree
+from hookline.hooks.select import ModuleTree, Target
 from hookline.hooks.session import Session, opened
 from hookline.hooks.site_tap import SiteTap
 from hookline.recording.calls import ONE_ARGUMENT, Call, SiteRecord
 from hookline.recording.explain import explain
-from hookline.recording.keeping import Keeping, facts_of
+from hookline.recording.keeping import RecordingTarget, facts_of
 from hookline.recording.ops import RecordedOps
 from hookline.recording.recording import Recording
 from hookline.recording.store import Store
@@ -39,10 +39,10 @@ class Recorder(Enterable, Undoing):
     def __init__(
         self,
         backend: Backend,
-        tree: Tree,
-        places: list[Place],
+        tree: ModuleTree,
+        targets: list[Target],
         store: Store,
-        keeping: Keeping | None,
+        keeping: RecordingTarget | None,
         *,
         inputs: bool,
         grads: bool,
@@ -50,7 +50,7 @@ class Recorder(Enterable, Undoing):
     ) -> None:
         super().__init__()
         self._backend = backend
-        self._tree: Tree | None = tree
+        self._tree: ModuleTree | None = tree
         self._store = store
         self._keeping = keeping
         self._session = Session()
@@ -63,7 +63,7 @@ class Recorder(Enterable, Undoing):
         self._needs = Needs(inputs=inputs, replaces=False, grads=grads, stops=stop)
         self._rank = Rank.STOP if stop else Rank.OBSERVE
         self._sites: list[_SiteRecorder] = [
-            _FullRecorder(self, place) if inputs or grads else _OutputRecorder(self, place) for place in places
+            _FullRecorder(self, target) if inputs or grads else _OutputRecorder(self, target) for target in targets
         ]
         self._waiting = {site.record.name for site in self._sites} if stop else None
         self._entered = self._is_open = False
@@ -90,19 +90,19 @@ class Recorder(Enterable, Undoing):
         if self._store.budget is not None:
             self._store.budget.open()
         line = callers_line()
-        wishes: list[Wish] = []
+        placements: list[Placement] = []
         for site in self._sites:
             site.label = Label("record", "recording", site.record.name, line)
-            wishes += site.wishes()
+            placements += site.placements()
         # It is left from the last line to the first: the session and the taps, what there is to say, the run.
         if self._keeping is not None:
             self.noted(self._keeping.close)
-            self._keeping.open(facts_of(self._backend, [site.place for site in self._sites]))
+            self._keeping.open(facts_of(self._backend, [site.target for site in self._sites]))
         self.push(self._finish)
         self.push(self._finish)
-        self._backend.place(self, wishes)  # where values arrive later, it is waited for them when these go
+        self._backend.attach(self, placements)  # where values arrive later, it is waited for them when these go
         if self._ops is not None:
-            self._ops.place(self, self._model, Label("record", "recording of operators", "", line))
+            self._ops.attach(self, self._model, Label("record", "recording of operators", "", line))
         for site in self._sites if self._grads else ():
             self._hear_parameters(site, line)
         self.noted(self._session.close)
@@ -150,7 +150,7 @@ class Recorder(Enterable, Undoing):
             site.record._no_param_grads = framework.unsupported("param_grads")
             return
         site.record._expect_param_grads()
-        self._backend.hear_parameters(self, site.place.module, site.record._take_param_grad, label)
+        self._backend.hear_parameters(self, site.target.module, site.record._take_param_grad, label)
 
 
 class _SiteRecorder:
@@ -162,12 +162,12 @@ class _SiteRecorder:
     elsewhere = 0
     """How many calls belonged to other blocks."""
 
-    def __init__(self, recorder: Recorder, place: Place) -> None:
+    def __init__(self, recorder: Recorder, target: Target) -> None:
         super().__init__()
         self.recorder = recorder
-        self.place = place
+        self.target = target
         self.store = store = recorder._store
-        self.record = SiteRecord(place.name, place.aliases, store)
+        self.record = SiteRecord(target.name, target.aliases, store)
         if recorder._rank is not Rank.OBSERVE:
             self.rank = recorder._rank
 
@@ -179,7 +179,7 @@ class _SiteRecorder:
     def forget_calls_under_way(self) -> None:
         """Lets go of calls that never came to their end."""
 
-    def wishes(self) -> list[Wish]:
+    def placements(self) -> list[Placement]:
         raise NotImplementedError
 
 
@@ -188,12 +188,12 @@ class _OutputRecorder(_SiteRecorder, Tap):
 
     kwargs = False
 
-    def __init__(self, recorder: Recorder, place: Place) -> None:
-        super().__init__(recorder, place)
+    def __init__(self, recorder: Recorder, target: Target) -> None:
+        super().__init__(recorder, target)
         self.needs = recorder._needs
 
-    def wishes(self) -> list[Wish]:
-        return [Wish(self.place.module, self)]
+    def placements(self) -> list[Placement]:
+        return [Placement(self.target.module, self)]
 
     def __call__(self, module: Any, args: Any, output: Any) -> None:
         recorder = self.recorder
@@ -222,19 +222,19 @@ class _FullRecorder(SiteTap, _SiteRecorder):
 
     while_leaving = True
 
-    def __init__(self, recorder: Recorder, place: Place) -> None:
+    def __init__(self, recorder: Recorder, target: Target) -> None:
         SiteTap.__init__(self)
-        _SiteRecorder.__init__(self, recorder, place)
+        _SiteRecorder.__init__(self, recorder, target)
         self.session = recorder._session
-        self.memory = recorder._backend.site_memory(place.module)
+        self.memory = recorder._backend.site_memory(target.module)
         self.needs = recorder._needs._replace(inputs=False)
 
     def forget_calls_under_way(self) -> None:
         self.pending.drained()
 
-    def wishes(self) -> list[Wish]:
+    def placements(self) -> list[Placement]:
         entrance = self.entrance(self.label, self.recorder._needs)
-        return [Wish(self.place.module, entrance), Wish(self.place.module, self)]
+        return [Placement(self.target.module, entrance), Placement(self.target.module, self)]
 
     def begin(self, module: Any, args: Any, kwargs: Any) -> tuple[Call | None, Listening | None] | None:
         recorder = self.recorder

@@ -9,7 +9,7 @@ from typing import Any
 
 from hookline.rows import SERIES
 from hookline.runfiles.frames import LARGEST, Damaged
-from hookline.runfiles.schema import Kept
+from hookline.runfiles.schema import StoredRecording
 
 LONGEST = 10_000
 """So long a name may be."""
@@ -84,7 +84,7 @@ def checked_series(site: Any, kind: Any, call: Any, mode: Any) -> dict[str, Any]
     return dict(zip(SERIES, (site, kind, call, mode), strict=True))
 
 
-def checked_recording(file: Any, step: Any, made: Any, sites: Any) -> Kept:
+def checked_recording(file: Any, step: Any, made: Any, sites: Any) -> StoredRecording:
     """What is noted of a recording; Damaged where it is something else, or its file is not in the run's folder."""
     if not isinstance(file, str) or not re.fullmatch(r"[\w.-]{1,200}\.safetensors", file) or file[0] == ".":
         raise Damaged(f"{str(file)[:100]!r} is no name of a recording's file")
@@ -93,7 +93,7 @@ def checked_recording(file: Any, step: Any, made: Any, sites: Any) -> Kept:
     names = loaded(sites)
     if not isinstance(names, list) or not all(_is_name(name) for name in names):
         raise Damaged("its sites are no list of names")
-    return Kept(file, step, made, names)
+    return StoredRecording(file, step, made, names)
 
 
 def loaded(text: Any) -> Any:

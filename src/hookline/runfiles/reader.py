@@ -17,7 +17,7 @@ from hookline.runfiles.entries import Entry, Frame, check, histograms_of, keys_o
 from hookline.runfiles.facts import checked_facts, checked_recording, checked_series
 from hookline.runfiles.frames import LARGEST, Block, Damaged, rows_of, unpack_columns, unseal
 from hookline.runfiles.opening import LONG, SHORT, Source
-from hookline.runfiles.schema import GROUP, META, VERSION, Format, Kept, checksum, format_of
+from hookline.runfiles.schema import GROUP, META, VERSION, Format, StoredRecording, checksum, format_of
 from hookline.tables import more_of
 
 UNREADABLE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_MISMATCH}
@@ -56,7 +56,7 @@ class Reader:
             self._source.close()
             raise
 
-    def recordings(self) -> list[Kept]:
+    def recordings(self) -> list[StoredRecording]:
         """What is noted of recordings, in the order in which they were made."""
         if not self._format.recordings:
             return []

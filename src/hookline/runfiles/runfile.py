@@ -28,7 +28,7 @@ from hookline.runfiles.places import (
     taken_by,
 )
 from hookline.runfiles.reader import Reader
-from hookline.runfiles.schema import VERSION, Kept
+from hookline.runfiles.schema import VERSION, StoredRecording
 from hookline.runfiles.writer import Writer
 
 _alone = Alone()
@@ -100,7 +100,7 @@ class RunFile:
         """Writes the tensors of a recording to a file of their own, and notes it once that is whole."""
         file = self._next_name()
         recording.save(self.path.parent / file)  # without the lock: threads write theirs at once
-        self._add(Kept(file, step, now("milliseconds"), recording.names))
+        self._add(StoredRecording(file, step, now("milliseconds"), recording.names))
 
     @one_at_a_time
     def _next_name(self) -> str:
@@ -109,7 +109,7 @@ class RunFile:
         return f"{self.path.stem}.{number:05d}.safetensors"
 
     @one_at_a_time
-    def _add(self, kept: Kept) -> None:
+    def _add(self, kept: StoredRecording) -> None:
         self._stand().add_recording(kept)
         self._stamps = self._seen()
 

@@ -62,7 +62,7 @@ FORMATS = {
 }
 
 
-class Kept(NamedTuple):
+class StoredRecording(NamedTuple):
     """A recording in a run: its file in the run's folder, the step, when it was made, and which sites fired."""
 
     file: str

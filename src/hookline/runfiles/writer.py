@@ -19,7 +19,7 @@ from hookline.rows import Row, Rows, Series
 from hookline.runfiles.frames import Block, pack, seal
 from hookline.runfiles.journal import SUFFIXES, connected, why_no_wal
 from hookline.runfiles.rollback import check_journal
-from hookline.runfiles.schema import FORMATS, GROUP, VERSION, Kept, checksum
+from hookline.runfiles.schema import FORMATS, GROUP, VERSION, StoredRecording, checksum
 
 ROWS, BYTES = 4096, 16 << 20
 """A frame has at most so many rows, and fewer where their bytes would be more: damage then costs little."""
@@ -112,7 +112,7 @@ class Writer:
         self._write(rows)
 
     @one_at_a_time
-    def add_recording(self, kept: Kept) -> None:
+    def add_recording(self, kept: StoredRecording) -> None:
         """Notes a recording whose file is there, whole."""
         values = (kept.file, kept.step, kept.made, json.dumps(kept.sites))
         number = self._next("recording")

@@ -9,7 +9,7 @@ from typing import overload
 from hookline.recording.loading import open_recording
 from hookline.recording.recording import Recording
 from hookline.runfiles.opening import check_plain
-from hookline.runfiles.schema import Kept
+from hookline.runfiles.schema import StoredRecording
 
 
 class Recordings(Sequence[Recording]):
@@ -19,7 +19,7 @@ class Recordings(Sequence[Recording]):
     looked at, and only that one.
     """
 
-    def __init__(self, folder: Path, kept: list[Kept]) -> None:
+    def __init__(self, folder: Path, kept: list[StoredRecording]) -> None:
         self._folder, self._kept = folder, kept
 
     @property

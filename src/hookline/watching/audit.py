@@ -8,8 +8,8 @@ from functools import partial
 
 from hookline.audit import Audit, AuditEntry, times
 from hookline.backends.protocol import Backend
-from hookline.hooks.reasons import joined, no_gradient, told, why_silent
-from hookline.hooks.select import Tree
+from hookline.hooks.reasons import describe_error, joined, no_gradient, why_silent
+from hookline.hooks.select import ModuleTree
 from hookline.watching.operators import WatchedOps
 from hookline.watching.taps import SiteWatcher
 from hookline.watching.weights import Weights
@@ -20,7 +20,7 @@ class Seen:
     """What a watch has to account for."""
 
     backend: Backend
-    tree: Tree
+    tree: ModuleTree
     watchers: Sequence[SiteWatcher]
     weights: Weights | None
     ops: WatchedOps | None
@@ -32,7 +32,7 @@ class Seen:
 
 def audited(seen: Seen) -> Audit:
     """An entry for each site that was asked for, each parameter, and each operator that ran."""
-    entries = [AuditEntry(one.place.name, one.fired, why) for one, why in _sites(seen)]
+    entries = [AuditEntry(one.target.name, one.fired, why) for one, why in _sites(seen)]
     if seen.weights is not None:
         entries += _parameters(seen.weights)
     if seen.ops is not None:
@@ -41,13 +41,13 @@ def audited(seen: Seen) -> Audit:
 
 
 def _sites(seen: Seen) -> list[tuple[SiteWatcher, str | None]]:
-    fired = [one.place.name for one in seen.watchers if one.fired]
-    silent = {one.place.name for one in seen.watchers if not one.fired}
+    fired = [one.target.name for one in seen.watchers if one.fired]
+    silent = {one.target.name for one in seen.watchers if not one.fired}
     any_gradient = any(one.heard for one in seen.watchers)
     changed = seen.backend.remarks(seen.tree.modules)
     found = []
     for one in seen.watchers:
-        name = one.place.name
+        name = one.target.name
         if not one.fired:
             by_code = partial(why_silent, seen.backend, seen.tree, name, fired, silent)
             why = _why_never(seen, one, by_code)
@@ -72,9 +72,9 @@ def _why_never(seen: Seen, one: SiteWatcher, by_code: Callable[[], str]) -> str 
     if one.broken:
         return None  # that is the reason, and is told anyway
     if one.under_way:
-        return f"its forward did not come to an end: {told(seen.error)}"
+        return f"its forward did not come to an end: {describe_error(seen.error)}"
     if seen.error is not None:
-        return f"the block was left before it was called: {told(seen.error)}"
+        return f"the block was left before it was called: {describe_error(seen.error)}"
     if one.elsewhere:
         return f"its {one.elsewhere} calls came from threads or tasks with blocks of their own"
     return by_code()

@@ -13,13 +13,13 @@ from typing import Any
 
 from hookline.audit import Audit
 from hookline.backends.nouns import Model, Module, Tensor
-from hookline.backends.protocol import COUNTING, Backend, FunctionTap, Label, Rank, Wish
+from hookline.backends.protocol import COUNTING, Backend, FunctionTap, Label, Placement, Rank
 from hookline.backends.undoing import Undoing
 from hookline.errors import InvalidArgument
 from hookline.hooks.entering import Enterable
 from hookline.hooks.ops import Chosen
 from hookline.hooks.placing import callers_line
-from hookline.hooks.select import Place, Tree
+from hookline.hooks.select import ModuleTree, Target
 from hookline.hooks.session import Session, opened
 from hookline.recording.keeping import facts_of
 from hookline.reporting import report
@@ -31,7 +31,7 @@ from hookline.watching.handing import Handing
 from hookline.watching.operators import WatchedOps
 from hookline.watching.progress import Progress
 from hookline.watching.reading import Reading
-from hookline.watching.steps import Gathered, Wanted
+from hookline.watching.steps import Gathered, RowSpec
 from hookline.watching.table import Table
 from hookline.watching.taps import FullWatcher, OutputWatcher, SiteWatcher
 from hookline.watching.weights import Weights, parameters_of
@@ -44,11 +44,11 @@ class Watch(Reading, Enterable, Undoing):
         self,
         backend: Backend,
         model: Model,
-        tree: Tree,
-        places: list[Place],
+        tree: ModuleTree,
+        targets: list[Target],
         schedule: Schedule,
         table: Table,
-        wanted: Wanted,
+        wanted: RowSpec,
         *,
         inputs: bool,
         grads: bool,
@@ -64,11 +64,11 @@ class Watch(Reading, Enterable, Undoing):
         self.is_open = False
         self._clock = StepClock()
         self.gathered = Gathered(wanted, backend.version)
-        self._model, self._tree, self._places = model, tree, places
+        self._model, self._tree, self._targets = model, tree, targets
         self._schedule, self._table = schedule, table
         self._inputs, self._scaler, self._show_progress = inputs, scaler, progress
         self._progress = Progress(wanted=False)
-        named = params if callable(params) else partial(parameters_of, backend, places)
+        named = params if callable(params) else partial(parameters_of, backend, targets)
         self._weights = Weights(backend, named, self.gathered.add) if params else None
         self._taps: Undoing | None = None
         self._watchers: list[SiteWatcher] = []
@@ -101,7 +101,7 @@ class Watch(Reading, Enterable, Undoing):
 
     @property
     def _modules(self) -> list[str]:
-        return [place.name for place in self._places]
+        return [target.name for target in self._targets]
 
     def audit(self) -> Audit:
         """For every site and parameter: measured so many times, or never, and why."""
@@ -178,16 +178,16 @@ class Watch(Reading, Enterable, Undoing):
         self._ops = None if self._chosen is None else WatchedOps(self, self._chosen)
         kind = FullWatcher if self._inputs else OutputWatcher
         self._watchers = [
-            kind(self, place, Label("watch", "watching", place.name, line)) for place in self._places
+            kind(self, target, Label("watch", "watching", target.name, line)) for target in self._targets
         ]
         # It is left from the last line to the first: the session, what counts, the last step, the sinks.
         self.noted(self._forget)
         self.push(self._close_account)
         self.push(self._close_account)
         self.noted(self._table.close)
-        self._table.open({"model": type(self._model).__qualname__, **facts_of(self.backend, self._places)})
+        self._table.open({"model": type(self._model).__qualname__, **facts_of(self.backend, self._targets)})
         self.noted(self._finish)
-        self.backend.place(self, self._counting(Label("watch", "call count", "", line)))
+        self.backend.attach(self, self._counting(Label("watch", "call count", "", line)))
         self.backend.hear_steps(self, self._model, self._before_step, self._after_step)
         self.noted(self.session.close)
         self._clock.set(max(self.now, self._table.first_step))
@@ -199,7 +199,7 @@ class Watch(Reading, Enterable, Undoing):
         if self._table.revises:
             self._handing = Handing(self)
 
-    def _counting(self, label: Label) -> list[Wish]:
+    def _counting(self, label: Label) -> list[Placement]:
         """The taps that are there on every step: on the model, and on its parts in case only these are called."""
         stepping = COUNTING._replace(statistics=self.gathered.statistics)
         begin = FunctionTap(self._forward_begins, label, after=False, kwargs=False, needs=stepping)
@@ -211,9 +211,9 @@ class Watch(Reading, Enterable, Undoing):
         for tap in part_begins:
             tap.may_miss = True  # where the model runs compiled, its own call tells
         return [
-            Wish(self._model, begin),
-            Wish(self._model, end),
-            *(Wish(part, tap) for part, tap in zip(parts.values(), part_begins, strict=True)),
+            Placement(self._model, begin),
+            Placement(self._model, end),
+            *(Placement(part, tap) for part, tap in zip(parts.values(), part_begins, strict=True)),
         ]
 
     def _finish(self) -> None:
@@ -243,7 +243,7 @@ class Watch(Reading, Enterable, Undoing):
         for watcher in self._watchers:
             if isinstance(watcher, FullWatcher):
                 watcher.pending.drained()
-            for _, tap in watcher.wishes():
+            for _, tap in watcher.placements():
                 if isinstance(tap, FunctionTap):
                     tap.fn = _nothing
         self._watchers, self._ops = [], None
@@ -342,13 +342,13 @@ class Watch(Reading, Enterable, Undoing):
         wanted = self.is_open and self._is_due(step)
         self._recorded |= wanted
         if wanted and self._taps is None:
-            wishes = [wish for watcher in self._watchers for wish in watcher.wishes()]
+            placements = [placement for watcher in self._watchers for placement in watcher.placements()]
             self._taps = Undoing()
-            self.backend.place(self._taps, wishes)
+            self.backend.attach(self._taps, placements)
             if self._ops is not None:
-                places = {place.name: place.module for place in self._places}
+                targets = {target.name: target.module for target in self._targets}
                 label = Label("watch", "watching of operators", "", self._line)
-                self.backend.hook_operators(self._taps, self._model, places, self._ops, label)
+                self.backend.hook_operators(self._taps, self._model, targets, self._ops, label)
         elif not wanted and self._taps is not None:
             self._taps.close()
             self._taps = None

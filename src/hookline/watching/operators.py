@@ -7,7 +7,7 @@ from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hookline.backends.nouns import Tensor, Tree
-from hookline.backends.operators import FORWARD, Operator, Step
+from hookline.backends.operators import FORWARD, Operator, OpSite
 from hookline.hooks.ops import Chosen
 from hookline.watching.steps import Key
 
@@ -40,10 +40,10 @@ class WatchedOps:
     def is_mine(self) -> bool:
         return self._watch.session.sees_this_context()
 
-    def before(self, step: Step, call: int, tensors: Sequence[Any], source: str | None) -> None:
+    def before(self, step: OpSite, call: int, tensors: Sequence[Any], source: str | None) -> None:
         """Inputs are not watched."""
 
-    def after(self, step: Step, call: int, output: Tree, source: str | None) -> None:
+    def after(self, step: OpSite, call: int, output: Tree, source: str | None) -> None:
         watch = self._watch
         if not watch.is_open or step.site in self.broken:
             return

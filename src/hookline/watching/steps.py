@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from hookline.alone import Alone
 from hookline.backends.nouns import Tensor
-from hookline.backends.protocol import Figures
+from hookline.backends.protocol import StatsSpec
 from hookline.lines import Reduced, Stats, collect, reduce, reduce_channels
 from hookline.lines.columns import columns_of, histograms_of
 from hookline.lines.kernel import active
@@ -57,7 +57,7 @@ class Key(NamedTuple):
         return self.site, self.kind, call, self.mode
 
 
-class Wanted(NamedTuple):
+class RowSpec(NamedTuple):
     """What is computed of each tensor, besides the statistics that every row has."""
 
     histogram: bool = True
@@ -88,7 +88,7 @@ class Gathered:
     """The reductions of the step under way. Parts with one key, of micro-batches or of several
     tensors of one output, are merged to what one pass over all of them would give."""
 
-    def __init__(self, wanted: Wanted, version: Callable[[Any], int]) -> None:
+    def __init__(self, wanted: RowSpec, version: Callable[[Any], int]) -> None:
         self._wanted = wanted
         self._writes = version
         self._latest: tuple[weakref.ref[Any], int, Sheet, int] | None = None
@@ -98,7 +98,7 @@ class Gathered:
         self._on_tensors = tuple(statistic.name for statistic in found)
         functions = tuple(one.fn for one in found)
         on_host = None if active() is None else words_of
-        self.statistics = Figures(wanted.histogram, functions, wanted.channels, on_host)
+        self.statistics = StatsSpec(wanted.histogram, functions, wanted.channels, on_host)
         self._step = self._new_step(0)
         self._known: dict[Series, Series] = {}
         self._series: list[Series] = []

@@ -7,9 +7,9 @@ from functools import partial
 from sys import getrefcount
 from typing import TYPE_CHECKING, Any
 
-from hookline.backends.protocol import Label, Listening, Needs, Tap, Wish
+from hookline.backends.protocol import Label, Listening, Needs, Placement, Tap
 from hookline.hooks.pending import call_number
-from hookline.hooks.select import Place
+from hookline.hooks.select import Target
 from hookline.hooks.site_tap import SiteTap
 from hookline.trees import leaves
 from hookline.watching.steps import Key, Visit
@@ -30,9 +30,9 @@ class SiteWatcher:
     elsewhere = 0
     """How many calls belonged to other blocks."""
 
-    def __init__(self, watch: Watch, place: Place, label: Label) -> None:
+    def __init__(self, watch: Watch, target: Target, label: Label) -> None:
         super().__init__()
-        self.watch, self.place, self.label = watch, place, label
+        self.watch, self.target, self.label = watch, target, label
         self.visits: list[Visit] = []
         self.ended = 0
         self.fired = self.heard = self.repeats = 0  # over all steps, for the audit
@@ -45,7 +45,7 @@ class SiteWatcher:
         """How many calls were entered and never left, where that is known."""
         return 0
 
-    def wishes(self) -> list[Wish]:
+    def placements(self) -> list[Placement]:
         raise NotImplementedError
 
     def new_forward(self) -> None:
@@ -91,8 +91,8 @@ class OutputWatcher(SiteWatcher, Tap):
 
     kwargs = False
 
-    def wishes(self) -> list[Wish]:
-        return [Wish(self.place.module, self)]
+    def placements(self) -> list[Placement]:
+        return [Placement(self.target.module, self)]
 
     def __call__(self, module: Any, args: Any, output: Any) -> Any:
         references = getrefcount(output)
@@ -102,7 +102,7 @@ class OutputWatcher(SiteWatcher, Tap):
         if self.broken is not None:
             return None
         visit, repeated = self.visit()
-        key = Key(self.place.name, "output", visit, self.watch.mode)
+        key = Key(self.target.name, "output", visit, self.watch.mode)
         if not repeated:
             self.count(visit)
             self.reduce(key, output)
@@ -118,24 +118,24 @@ class FullWatcher(SiteTap, SiteWatcher):
 
     while_leaving = True
 
-    def __init__(self, watch: Watch, place: Place, label: Label) -> None:
+    def __init__(self, watch: Watch, target: Target, label: Label) -> None:
         SiteTap.__init__(self)
-        SiteWatcher.__init__(self, watch, place, label)
+        SiteWatcher.__init__(self, watch, target, label)
         self.session = watch.session
-        self.memory = watch.backend.site_memory(place.module)
+        self.memory = watch.backend.site_memory(target.module)
         self.needs = self.needs._replace(inputs=True)
         # One for all steps: taps that are known already need no new program where one is compiled.
         self._entrance = self.entrance(label, self.needs)
 
-    def wishes(self) -> list[Wish]:
-        return [Wish(self.place.module, self._entrance), Wish(self.place.module, self)]
+    def placements(self) -> list[Placement]:
+        return [Placement(self.target.module, self._entrance), Placement(self.target.module, self)]
 
     def begin(self, module: Any, args: Any, kwargs: Any) -> tuple[_Call, Listening | None] | None:
         if self.broken is not None:
             return None
         watch = self.watch
         visit, repeated = self.visit()
-        key = Key(self.place.name, "input", visit, watch.mode)
+        key = Key(self.target.name, "input", visit, watch.mode)
         if not repeated:
             self.reduce(key, (args, kwargs))
         listener = None

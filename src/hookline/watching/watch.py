@@ -13,13 +13,13 @@ from hookline.backends import resolve
 from hookline.backends.nouns import Model
 from hookline.hooks.ops import Chosen, Ops
 from hookline.hooks.placing import renamed
-from hookline.hooks.select import Tree, select
+from hookline.hooks.select import ModuleTree, select
 from hookline.lines.registry import find
 from hookline.schedule import Schedule, as_schedule
 from hookline.sinks import Sink
 from hookline.sinks.protocol import sinks_of
 from hookline.watching.block import Watch
-from hookline.watching.steps import Wanted
+from hookline.watching.steps import RowSpec
 from hookline.watching.table import Table
 
 HISTORY = 1000
@@ -84,7 +84,7 @@ def watch(
     for feature, wanted in needed.items():
         if wanted:
             backend.framework.need(feature)
-    tree = Tree(backend.named_modules(model) if modules is None else modules)
+    tree = ModuleTree(backend.named_modules(model) if modules is None else modules)
     for name in stats:
         find(name)
     return Watch(
@@ -94,7 +94,7 @@ def watch(
         select(tree, where),
         as_schedule(every),
         Table(history, sinks_of(to, resume=resume)),
-        Wanted(histogram, tuple(stats), channels),
+        RowSpec(histogram, tuple(stats), channels),
         inputs=inputs,
         grads=grads,
         ops=None if ops is False else Chosen(backend, ops),

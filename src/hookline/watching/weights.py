@@ -8,16 +8,16 @@ from contextlib import contextmanager
 from typing import Any
 
 from hookline.backends.protocol import Backend
-from hookline.hooks.select import Place
+from hookline.hooks.select import Target
 from hookline.watching.steps import Gathered, Key
 
 
-def parameters_of(backend: Backend, places: list[Place]) -> dict[str, Any]:
-    """Each own parameter of the places once, by its dotted name."""
+def parameters_of(backend: Backend, targets: list[Target]) -> dict[str, Any]:
+    """Each own parameter of the targets once, by its dotted name."""
     found: dict[int, tuple[str, Any]] = {}
-    for place in places:
-        for own, parameter in backend.own_parameters(place.module).items():
-            name = f"{place.name}.{own}" if place.name else own
+    for target in targets:
+        for own, parameter in backend.own_parameters(target.module).items():
+            name = f"{target.name}.{own}" if target.name else own
             found.setdefault(id(parameter), (name, parameter))
     return dict(found.values())
 

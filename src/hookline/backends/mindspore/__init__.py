@@ -53,7 +53,7 @@ class MindSporeBackend(IdentityGradients, DescribeByRunning, Defaults):
     has_forward = staticmethod(modules.has_construct)
     why_silent = staticmethod(modules.why_silent)
     own_parameters = staticmethod(parameters.own_parameters)
-    place = staticmethod(taps.place)
+    attach = staticmethod(taps.attach)
     replace_forward = staticmethod(replace_construct)
     tap = staticmethod(gradients.tap)
     joint_tap = staticmethod(gradients.joint_tap)

@@ -25,7 +25,7 @@ from hookline.backends.mindspore.failing import clean_after_failures
 from hookline.backends.mindspore.gradients import is_live, tap
 from hookline.backends.mindspore.modules import walk
 from hookline.backends.nouns import Tree
-from hookline.backends.operators import BACKWARD, FORWARD, Operator, OpListener, Scope, Step
+from hookline.backends.operators import BACKWARD, FORWARD, Operator, OpListener, OpSite, Scope
 from hookline.backends.tap import Label
 from hookline.backends.undoing import Undoing
 from hookline.trees import leaves, map_leaves
@@ -70,7 +70,7 @@ class OperatorMode(ms.MsDispatchMode):  # type: ignore[misc]
         self.listener = listener
         self.open = True
         self.local = _Thread()
-        self._starts: dict[tuple[str, str], Step] = {}
+        self._starts: dict[tuple[str, str], OpSite] = {}
         self._task = 0
 
     def close(self) -> None:
@@ -99,10 +99,10 @@ class OperatorMode(ms.MsDispatchMode):  # type: ignore[misc]
         while self.local.scopes and self.local.scopes.pop() is not scope:
             pass
 
-    def _start(self, name: str, phase: str) -> Step:
+    def _start(self, name: str, phase: str) -> OpSite:
         key = (name, phase)
         if (step := self._starts.get(key)) is None:
-            step = self._starts[key] = Step.start(name, phase)
+            step = self._starts[key] = OpSite.start(name, phase)
         return step
 
     # Backwards
@@ -149,7 +149,7 @@ class OperatorMode(ms.MsDispatchMode):  # type: ignore[misc]
         listener.after(step, scope.call, out, source)
         return out
 
-    def _step(self, func: Any) -> tuple[Scope, Step] | None:
+    def _step(self, func: Any) -> tuple[Scope, OpSite] | None:
         if self.local.scopes:
             scope = self.local.scopes[-1]
             scope.step = step = self._next(scope.step, func)
@@ -159,7 +159,7 @@ class OperatorMode(ms.MsDispatchMode):  # type: ignore[misc]
         back.backward = step = self._next(back.backward, func)
         return back, step
 
-    def _next(self, before: Step, func: Any) -> Step:
+    def _next(self, before: OpSite, func: Any) -> OpSite:
         found = before.next.get(func.name)
         if found is not None:
             return found

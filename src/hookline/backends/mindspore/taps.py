@@ -15,7 +15,7 @@ from hookline.backends.mindspore import compat
 from hookline.backends.mindspore.constructs import refused
 from hookline.backends.mindspore.failing import clean_after_failures
 from hookline.backends.nouns import Module, Tree
-from hookline.backends.tap import Rank, Tap, Wish, backwards_in_order, put_in_order
+from hookline.backends.tap import Placement, Rank, Tap, backwards_in_order, put_in_order
 from hookline.backends.undoing import Undoing
 
 KEYS = {"first": "hookline.first", "among": "hookline.among", "last": "hookline.last"}
@@ -97,8 +97,8 @@ class Gone:
         return None
 
 
-def place(undoing: Undoing, wishes: list[Wish]) -> None:
-    """Puts a tap into a dispatcher of its cell for each wish."""
+def attach(undoing: Undoing, placements: list[Placement]) -> None:
+    """Puts a tap into a dispatcher of its cell for each placement."""
     placed: list[tuple[Any, str, Tap]] = []
 
     @changing
@@ -116,7 +116,7 @@ def place(undoing: Undoing, wishes: list[Wish]) -> None:
     clean_after_failures(undoing)
     compat.forget_compiled(undoing)
     undoing.noted(remove)
-    for cell, tap in wishes:
+    for cell, tap in placements:
         key = KEYS[_place_of(tap)]
         put_in_order(tap)
         placed.append((cell, key, tap))

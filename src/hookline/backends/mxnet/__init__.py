@@ -52,7 +52,7 @@ class MxnetBackend(IdentityGradients, DescribeByRunning, Defaults):
     tensor: type = mxnet.nd.NDArray
     framework = capabilities()["mxnet"]
 
-    place = staticmethod(taps.place)
+    attach = staticmethod(taps.attach)
     settled = staticmethod(backward.settle)
     replace_forward = staticmethod(taps.replace_forward)
     is_live = staticmethod(gradients.is_live)

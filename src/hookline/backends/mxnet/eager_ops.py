@@ -16,7 +16,7 @@ from typing import Any
 from hookline.backends.mxnet import backward, compat, dehybridize, gradients, modules, taps
 from hookline.backends.mxnet.unseen import is_quiet, unseen
 from hookline.backends.nouns import Model, Tree
-from hookline.backends.operators import BACKWARD, FORWARD, Operator, OpListener, Scope, Step
+from hookline.backends.operators import BACKWARD, FORWARD, Operator, OpListener, OpSite, Scope
 from hookline.backends.patching import Patch
 from hookline.backends.protocol import Label
 from hookline.backends.undoing import Undoing
@@ -64,7 +64,7 @@ class EagerOperators:
     def __init__(self, listener: OpListener) -> None:
         self.listener = listener
         self._calls = _Calls()
-        self._starts: dict[tuple[str, str], Step] = {}
+        self._starts: dict[tuple[str, str], OpSite] = {}
 
     # Calls of blocks
 
@@ -116,13 +116,13 @@ class EagerOperators:
                 self.listener.before(step, scope.call, inputs, None)
             return self._heard(scope, step, inputs)
 
-    def after(self, scope: Scope, step: Step, output: Tree) -> None:
+    def after(self, scope: Scope, step: OpSite, output: Tree) -> None:
         """An operator has run."""
         if step.wanted:
             with unseen():
                 self.listener.after(step, scope.call, output, None)
 
-    def _heard(self, scope: Scope, step: Step, inputs: list[Any]) -> list[Any]:
+    def _heard(self, scope: Scope, step: OpSite, inputs: list[Any]) -> list[Any]:
         """The inputs, led through an identity where a gradient may come."""
         operator = compat.backward_operator(step.operator.name)
         live = [number for number, array in enumerate(inputs) if gradients.is_live(array)]
@@ -148,10 +148,10 @@ class EagerOperators:
             led[number] = array
         return led
 
-    def _start(self, module: str, phase: str) -> Step:
+    def _start(self, module: str, phase: str) -> OpSite:
         key = module, phase
         if (step := self._starts.get(key)) is None:
-            step = self._starts[key] = Step.start(module, phase)
+            step = self._starts[key] = OpSite.start(module, phase)
         return step
 
 

@@ -19,7 +19,7 @@ from hookline.backends.mxnet import backward, compat, eager_ops, modules, taps
 from hookline.backends.mxnet.graph_ops import Graph, Value
 from hookline.backends.mxnet.values import snapshot
 from hookline.backends.nouns import Model, Module, Tensor
-from hookline.backends.operators import BACKWARD, FORWARD, Operator, OpListener, Step
+from hookline.backends.operators import BACKWARD, FORWARD, Operator, OpListener, OpSite
 from hookline.backends.protocol import Label
 from hookline.backends.tap import Undo
 from hookline.backends.undoing import Undoing
@@ -92,8 +92,8 @@ class Ear:
         self.listener = listener
         self.mine = True
         self._names = names
-        self._steps: dict[tuple[str, str, str], Step] = {}
-        self._latest: dict[tuple[str, str], Step] = {}
+        self._steps: dict[tuple[str, str, str], OpSite] = {}
+        self._latest: dict[tuple[str, str], OpSite] = {}
 
     def tell(self, graph: Graph, group: Group) -> None:
         """Tells of one operator that has run."""
@@ -113,10 +113,10 @@ class Ear:
         arrays = tuple(value.array for value in group.outputs)
         self.listener.after(step, call, arrays[0] if len(arrays) == 1 else arrays, None)
 
-    def _step(self, module: str, group: Group) -> Step:
+    def _step(self, module: str, group: Group) -> OpSite:
         key = module, group.phase, group.node
         if (step := self._steps.get(key)) is None:
-            before = self._latest.get(key[:2]) or Step.start(module, group.phase)
+            before = self._latest.get(key[:2]) or OpSite.start(module, group.phase)
             operator = Operator(group.op)
             step = before.then(key, operator, wanted=self.listener.wants(operator, group.phase))
             self._steps[key] = self._latest[key[:2]] = step

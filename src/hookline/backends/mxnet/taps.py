@@ -21,7 +21,7 @@ from hookline.backends.changing import changing
 from hookline.backends.mxnet import backward, compat, dehybridize
 from hookline.backends.mxnet.unseen import unseen
 from hookline.backends.nouns import Module, Tree
-from hookline.backends.protocol import FunctionTap, Label, Rank, Tap, Wish
+from hookline.backends.protocol import FunctionTap, Label, Placement, Rank, Tap
 from hookline.backends.subclass import base_of, is_made, subclass
 from hookline.backends.tap import backwards_in_order, put_in_order
 from hookline.backends.undoing import Undoing
@@ -76,25 +76,25 @@ def _after_forward(tap: Tap) -> tuple[int, bool, int]:
 _taps: WeakKeyDictionary[Any, Taps] = WeakKeyDictionary()
 
 
-def place(undoing: Undoing, wishes: list[Wish]) -> None:
-    """Places a tap for each wish."""
+def attach(undoing: Undoing, placements: list[Placement]) -> None:
+    """Places a tap for each placement."""
     # At the end: a backward that somebody started by a name from before the taps may still run.
     undoing.noted(backward.settle)
-    dehybridize.hold_around(undoing, [block for block, tap in wishes if not tap.may_miss])
-    undoing.noted(_remove, wishes)
-    _add(wishes)
+    dehybridize.hold_around(undoing, [block for block, tap in placements if not tap.may_miss])
+    undoing.noted(_remove, placements)
+    _add(placements)
 
 
 @changing
-def _add(wishes: list[Wish]) -> None:
-    for block, tap in wishes:
+def _add(placements: list[Placement]) -> None:
+    for block, tap in placements:
         taps_of(block).add(tap)
         _settle_class(block)
 
 
 @changing
-def _remove(wishes: list[Wish]) -> None:
-    for block, tap in wishes:
+def _remove(placements: list[Placement]) -> None:
+    for block, tap in placements:
         taps_of(block).remove(tap)
         _settle_class(block)
 
@@ -108,7 +108,7 @@ def replace_forward(undoing: Undoing, module: Module, fn: Callable[..., Any], la
 def around_calls(undoing: Undoing, module: Module, fn: Callable[..., Any], label: Label) -> None:
     """As `replace_forward`, for the calls that there are: in a compiled graph, there are none."""
     tap = FunctionTap(fn, label)
-    undoing.noted(_remove, [Wish(module, tap)])
+    undoing.noted(_remove, [Placement(module, tap)])
     _put_around(module, tap)
 
 
@@ -120,7 +120,7 @@ def _put_around(module: Module, tap: FunctionTap) -> None:
 
 
 def taps_of(block: Module) -> Taps:
-    """The taps of a block; to be changed by `place` alone."""
+    """The taps of a block; to be changed by `attach` alone."""
     return _taps.setdefault(block, Taps())
 
 

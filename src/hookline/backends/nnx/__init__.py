@@ -27,7 +27,7 @@ from hookline.backends.nnx import (
     values,
 )
 from hookline.backends.nnx.gradients import NNXGradients
-from hookline.backends.nnx.leaves import Array, StandIn, array_of
+from hookline.backends.nnx.leaves import Array, NotSent, array_of
 from hookline.backends.nnx.replay import replayed_call
 from hookline.backends.nnx.user_hooks import TracedHook, original_of
 from hookline.backends.nouns import Tensor, Tree
@@ -49,7 +49,7 @@ class NNXBackend(NNXGradients, Defaults):
         "others anew in the block"
     )
 
-    place = staticmethod(taps.place)
+    attach = staticmethod(taps.attach)
     placed = staticmethod(taps.placed_on)
     replace_forward = staticmethod(taps.replace_forward)
     settled = staticmethod(events.settled)
@@ -121,14 +121,14 @@ class NNXBackend(NNXGradients, Defaults):
 
     def reducible(self, tensor: Tensor) -> Any:
         tensor = array_of(tensor)
-        if isinstance(tensor, StandIn):
+        if isinstance(tensor, NotSent):
             return tensor
         if isinstance(tensor, np.ndarray) or _readable(tensor):
             return arrays.reducible(values.host(tensor))
         return statistics.numbers_of(tensor)
 
     def reduced_on_device(self, tensor: Tensor, histogram: bool, dim: int | None = None) -> Any:
-        if isinstance(tensor, StandIn):
+        if isinstance(tensor, NotSent):
             rows = tensor.rows.get((histogram, dim))
             return tensor.rows[True, dim][:HEADER] if rows is None else rows
         if isinstance(tensor, np.ndarray):
@@ -136,7 +136,7 @@ class NNXBackend(NNXGradients, Defaults):
         return statistics.packed(tensor, histogram, dim)
 
     def scalars(self, functions: list[Callable[..., Any]], tensor: Tensor) -> Any:
-        if isinstance(tensor, StandIn):
+        if isinstance(tensor, NotSent):
             return tensor.numbers[tuple(functions)]
         if isinstance(tensor, np.ndarray):
             return super().scalars(functions, tensor)

@@ -19,17 +19,17 @@ from hookline.backends.nnx.compat import swapped_value, tracing
 from hookline.backends.nnx.events import numbers, program, send
 from hookline.backends.nnx.gradients import led, tapping
 from hookline.backends.nnx.leaves import Array, array_of, is_float
+from hookline.backends.nnx.module_taps import RAW, ModuleTaps, Spec, counts, observes, view_of
 from hookline.backends.nnx.modules import is_training, own_parameters
 from hookline.backends.nnx.packing import Packing, fingerprint
-from hookline.backends.nnx.posts import RAW, Post, Spec, counts, observes, view_of
 from hookline.backends.nnx.primitives import listened
 from hookline.backends.nnx.replay import Gradient, ReplayedCall, replaying
 from hookline.backends.nouns import Module, Tree
-from hookline.backends.tap import Figures, Tap
+from hookline.backends.tap import StatsSpec, Tap
 from hookline.errors import Unsupported
 
 
-def run_call(post: Post, spec: Spec, module: Module, args: Tree, kwargs: Any) -> Any:
+def run_call(post: ModuleTaps, spec: Spec, module: Module, args: Tree, kwargs: Any) -> Any:
     """What the module returns, its taps called or built in."""
     if tracing():
         return TracedCall(post, spec, module).call(args, kwargs)
@@ -44,7 +44,7 @@ def run_call(post: Post, spec: Spec, module: Module, args: Tree, kwargs: Any) ->
     return output
 
 
-def forward(post: Post, module: Module, args: Tree, kwargs: Any) -> Any:
+def forward(post: ModuleTaps, module: Module, args: Tree, kwargs: Any) -> Any:
     """The module's own call, or what is put in its place."""
     own: Callable[..., Any] = partial(post.base.__call__, module)
     if post.op_watchers:
@@ -54,7 +54,7 @@ def forward(post: Post, module: Module, args: Tree, kwargs: Any) -> Any:
     return own(*args, **kwargs)
 
 
-def _listened(post: Post, module: Module, own: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+def _listened(post: ModuleTaps, module: Module, own: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     return listened(post, module, own, args, kwargs)
 
 
@@ -74,7 +74,7 @@ def _after(tap: Tap, module: Module, args: Tree, kwargs: Any, output: Tree) -> A
 class TracedCall:
     """One call in code that is being traced."""
 
-    def __init__(self, post: Post, spec: Spec, module: Module) -> None:
+    def __init__(self, post: ModuleTaps, spec: Spec, module: Module) -> None:
         self._post, self._spec, self._module = post, spec, module
         if post.module() is module:
             post.closed_over = True
@@ -222,7 +222,7 @@ class TracedCall:
         self._post.shares.called()
         inputs, outputs = values[1 : 1 + given.count], values[1 + given.count :]
         module, taps = self._taps()
-        seen: dict[Figures, tuple[Any, Any]] = {}
+        seen: dict[StatsSpec, tuple[Any, Any]] = {}
         with replaying(ReplayedCall(differentiated, self.training, self.remark)) as call:
             for tap in taps:
                 view = call.view = view_of(tap)
@@ -240,13 +240,13 @@ class TracedCall:
         if self._spec.grads:  # with no ears too: its gradients are nobody else's
             self._post.waiting.called(key, call.ears)
 
-    def _sends_to(self, tap: Tap, view: Figures) -> bool:
+    def _sends_to(self, tap: Tap, view: StatsSpec) -> bool:
         """Whether this program sends what a tap needs."""
         spec, needs = self._spec, tap.needs
         return not (needs.inputs and view not in spec.inputs) and not (needs.outputs and view not in spec.outputs)
 
     def _tell_gradient(self, which: str, packing: Packing, found_at: list[list[int]], values: list[Any]) -> None:
-        def grads(view: Figures) -> list[tuple[list[int], Any]]:
+        def grads(view: StatsSpec) -> list[tuple[list[int], Any]]:
             return list(zip(found_at, packing.seen(view, values[1:]), strict=True))
 
         self._post.waiting.arrived((self.place, int(values[0])), Gradient(which, grads))

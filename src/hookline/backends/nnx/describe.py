@@ -20,10 +20,10 @@ from hookline.backends.facts import ModuleFact, ParameterFact, RunFacts, TensorF
 from hookline.backends.nnx.compat import attributes
 from hookline.backends.nnx.leaves import Array, array_of, is_float
 from hookline.backends.nnx.modules import has_no_forward, is_training, own_parameters, walk
-from hookline.backends.nnx.taps import place
+from hookline.backends.nnx.taps import attach
 from hookline.backends.nouns import Module, Tensor, Tree
 from hookline.backends.subclass import base_of
-from hookline.backends.tap import FunctionTap, Label, Rank, Wish
+from hookline.backends.tap import FunctionTap, Label, Placement, Rank
 from hookline.backends.undoing import Undoing, tidied
 from hookline.errors import InvalidArgument
 from hookline.trees import map_leaves
@@ -86,7 +86,7 @@ def _floating(model: nnx.Module) -> Any:
 def _run_told(
     undoing: Undoing, calls: TracedCalls, model: nnx.Module, args: Tree, kwargs: Any, *, real: bool
 ) -> None:
-    place(undoing, calls.wishes(walk(model)))
+    attach(undoing, calls.placements(walk(model)))
     _run(model, args, kwargs, real=real)
 
 
@@ -137,17 +137,17 @@ class _Place:
 class TracedCalls(Calls):
     """Keeps the stack of calls under way while copies of the modules are traced."""
 
-    def wishes(self, named: Iterable[tuple[str, Any]]) -> list[Wish]:
-        wishes = []
+    def placements(self, named: Iterable[tuple[str, Any]]) -> list[Placement]:
+        placements = []
         for name, module in named:
             self.names.setdefault(id(module), []).append(name)
             if len(self.names[id(module)]) == 1:
                 label = Label("summary", "summary", name)
                 before, after = partial(self._enter, module), partial(self._leave, module)
                 # As edits they run while the code is traced, where the shapes are.
-                wishes.append(Wish(module, FunctionTap(before, label, after=False, rank=Rank.EDIT)))
-                wishes.append(Wish(module, FunctionTap(after, label, rank=Rank.EDIT)))
-        return wishes
+                placements.append(Placement(module, FunctionTap(before, label, after=False, rank=Rank.EDIT)))
+                placements.append(Placement(module, FunctionTap(after, label, rank=Rank.EDIT)))
+        return placements
 
     def _enter(self, original: Any, module: Module, args: Tree, kwargs: Any) -> None:
         self.before(original, args, kwargs)

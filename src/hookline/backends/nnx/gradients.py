@@ -13,7 +13,7 @@ from flax import nnx
 
 from hookline.backends.identity_gradients import IdentityGradients, spread
 from hookline.backends.nnx.compat import in_forward_mode, is_symbolic_zero, tracing
-from hookline.backends.nnx.leaves import Array, StandIn, is_float
+from hookline.backends.nnx.leaves import Array, NotSent, is_float
 from hookline.backends.nnx.replay import Ear, hearing
 from hookline.backends.nouns import Tensor, Tree
 from hookline.backends.protocol import GradSink, JointSink
@@ -85,7 +85,7 @@ class NNXGradients(IdentityGradients):
     tensor: type = Array
 
     def is_live(self, tensor: Tensor) -> bool:
-        return not isinstance(tensor, (StandIn, nnx.Variable)) and is_float(tensor) and tracing()
+        return not isinstance(tensor, (NotSent, nnx.Variable)) and is_float(tensor) and tracing()
 
     def joint_tap(self, tensors: list[Any], fn: Callable[[list[Any]], list[Any] | None]) -> list[Any]:
         return led(tensors, lambda word, carried, grads: fn(grads))

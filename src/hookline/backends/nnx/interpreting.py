@@ -15,10 +15,10 @@ from hookline.backends.nnx.compat import bound, inner_jaxpr, is_symbolic_zero, s
 from hookline.backends.nnx.events import numbers, program, send
 from hookline.backends.nnx.gradients import Note, refuse_forward_mode
 from hookline.backends.nnx.leaves import is_float
+from hookline.backends.nnx.module_taps import RAW, ModuleTaps, module_taps_of
 from hookline.backends.nnx.modules import walk
 from hookline.backends.nnx.packing import Packing
-from hookline.backends.nnx.posts import RAW, Post, post_of
-from hookline.backends.operators import BACKWARD, FORWARD, Operator, OpListener, Step
+from hookline.backends.operators import BACKWARD, FORWARD, Operator, OpListener, OpSite
 from hookline.backends.tap import Label
 
 _SENDING = {"debug_callback", "custom_vmap_call"}
@@ -31,18 +31,18 @@ class Watcher:
     def __init__(self, model: nnx.Module, places: dict[str, Any], listener: OpListener, label: Label) -> None:
         self.listener, self.label = listener, label
         self.names: dict[int, str] = {}
-        self.posts: list[Post] = []
+        self.posts: list[ModuleTaps] = []
         for name, module in walk(model):
-            post = post_of(module)
+            post = module_taps_of(module)
             if post.number not in self.names and any(_within(name, place) for place in places):
                 self.names[post.number] = name
                 self.posts.append(post)
-        self._starts: dict[tuple[str, str], Step] = {}
+        self._starts: dict[tuple[str, str], OpSite] = {}
 
-    def start(self, module: str, phase: str) -> Step:
+    def start(self, module: str, phase: str) -> OpSite:
         key = module, phase
         if key not in self._starts:
-            self._starts[key] = Step.start(module, phase)
+            self._starts[key] = OpSite.start(module, phase)
         return self._starts[key]
 
 
@@ -109,7 +109,7 @@ class Interpreter:
 
     def __init__(self, watchers: list[Watcher]) -> None:
         self._watchers = watchers
-        self._steps: dict[tuple[int, int, int, str], Step] = {}
+        self._steps: dict[tuple[int, int, int, str], OpSite] = {}
 
     def through(self, function: Callable[..., Any], *given: Any) -> Any:
         """function(*given), primitive by primitive."""
@@ -163,7 +163,7 @@ class Interpreter:
             _tell(partial(_after, listener, step, call), outs, source)
         return outs
 
-    def _next(self, watcher: Watcher, number: int, call: int, phase: str, operator: Operator) -> Step:
+    def _next(self, watcher: Watcher, number: int, call: int, phase: str, operator: Operator) -> OpSite:
         key = id(watcher), number, call, phase
         at = self._steps.get(key) or watcher.start(watcher.names[number], phase)
         step = at.next.get(operator) or at.then(operator, operator, wanted=watcher.listener.wants(operator, phase))
@@ -171,7 +171,7 @@ class Interpreter:
         return step
 
 
-def _after(listener: OpListener, step: Step, call: int, outs: list[Any], source: str | None) -> None:
+def _after(listener: OpListener, step: OpSite, call: int, outs: list[Any], source: str | None) -> None:
     listener.after(step, call, outs[0] if len(outs) == 1 else tuple(outs), source)
 
 

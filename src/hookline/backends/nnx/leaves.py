@@ -12,7 +12,7 @@ from flax import nnx
 from hookline.backends.nouns import Tensor
 
 
-class StandIn:
+class NotSent:
     """An array of which only shape and dtype are known here; with `rows`, also its statistics.
 
     `rows` are what `statistics.packed` gave, by (histogram, dim); `numbers` the results of functions, by these.
@@ -26,7 +26,7 @@ class StandIn:
         self.numbers: dict[tuple[Any, ...], Any] = {}
 
     @classmethod
-    def of(cls, array: Tensor) -> StandIn:
+    def of(cls, array: Tensor) -> NotSent:
         return cls(tuple(array.shape), array.dtype)
 
     @property
@@ -39,7 +39,7 @@ class StandIn:
 
 class _AnyArray(type):
     def __instancecheck__(cls, thing: Any) -> bool:
-        return isinstance(thing, (jax.Array, np.ndarray, StandIn, nnx.Variable))
+        return isinstance(thing, (jax.Array, np.ndarray, NotSent, nnx.Variable))
 
 
 class Array(metaclass=_AnyArray):

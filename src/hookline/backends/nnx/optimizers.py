@@ -18,13 +18,13 @@ from flax import nnx
 
 from hookline.backends.nnx.compat import tracing
 from hookline.backends.nnx.events import numbers, program, send, settled
-from hookline.backends.nnx.leaves import StandIn, array_of, is_float
+from hookline.backends.nnx.leaves import NotSent, array_of, is_float
+from hookline.backends.nnx.module_taps import Spec, post_in
 from hookline.backends.nnx.modules import own_parameters, walk
 from hookline.backends.nnx.packing import Packing
-from hookline.backends.nnx.posts import Spec, post_in
 from hookline.backends.nouns import Model, Tensor
 from hookline.backends.patching import Patch
-from hookline.backends.tap import Figures
+from hookline.backends.tap import StatsSpec
 from hookline.backends.undoing import Undoing
 
 
@@ -87,7 +87,7 @@ def _run(update: Callable[[], Any], weights: list[Weight]) -> Any:
 
 def _traced(update: Callable[[], Any], model: Model, weights: list[Weight]) -> Any:
     """A step in code that is being traced."""
-    views: frozenset[Figures] = frozenset()
+    views: frozenset[StatsSpec] = frozenset()
     for _, module in walk(model):
         views |= type(module).__dict__.get("__hookline_spec__", Spec()).steps
     if not views:
@@ -112,7 +112,7 @@ def _lost(before: Any, after: Any, grad: Tensor) -> Any:
     return (moved & (before == after)).sum() / jnp.maximum(moved.sum(), 1)
 
 
-def _tell(watched: list[Any], packing: Packing, views: frozenset[Figures], values: list[Any]) -> None:
+def _tell(watched: list[Any], packing: Packing, views: frozenset[StatsSpec], values: list[Any]) -> None:
     """Tells listeners of a step that compiled code has made."""
     seen = [packing.seen(view, values) for view in views]
     before, grads, updates = (_merged([one[part] for one in seen]) for part in range(3))
@@ -149,13 +149,13 @@ class ReplayedStep:
     Three methods of the backend answer for it: `value_of`, `update_of` and `lost`.
     """
 
-    def __init__(self, facts: dict[int, tuple[StandIn, StandIn, float | None]]) -> None:
+    def __init__(self, facts: dict[int, tuple[NotSent, NotSent, float | None]]) -> None:
         self._facts = facts
 
-    def value(self, variable: Any) -> StandIn:
+    def value(self, variable: Any) -> NotSent:
         return self._facts[id(variable)][0]
 
-    def update(self, variable: Any) -> StandIn:
+    def update(self, variable: Any) -> NotSent:
         return self._facts[id(variable)][1]
 
     def lost(self, variable: Any) -> float | None:

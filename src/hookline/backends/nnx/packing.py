@@ -13,10 +13,10 @@ from jax import lax
 
 from hookline.backends.nnx import statistics
 from hookline.backends.nnx.compat import is_opaque
-from hookline.backends.nnx.leaves import Array, StandIn, array_of
-from hookline.backends.nnx.posts import RAW
+from hookline.backends.nnx.leaves import Array, NotSent, array_of
+from hookline.backends.nnx.module_taps import RAW
 from hookline.backends.nouns import Tensor, Tree
-from hookline.backends.tap import Figures
+from hookline.backends.tap import StatsSpec
 from hookline.trees import leaves, map_leaves
 
 
@@ -28,10 +28,10 @@ class Packing:
     only rows are kept. `reducers` are for `send`: what makes rows of an array that has arrived, or None.
     """
 
-    def __init__(self, tree: Tree, views: Iterable[Figures]) -> None:
-        self._template = map_leaves(StandIn.of, tree, Array)
+    def __init__(self, tree: Tree, views: Iterable[StatsSpec]) -> None:
+        self._template = map_leaves(NotSent.of, tree, Array)
         self._arrays: list[Any] = []
-        self._parts: dict[tuple[Figures, int], tuple[int, int]] = {}
+        self._parts: dict[tuple[StatsSpec, int], tuple[int, int]] = {}
         self.reducers: list[Reducer | None] = []
         for view in views:
             for number, leaf in enumerate(map(array_of, leaves(tree, Array))):
@@ -50,28 +50,28 @@ class Packing:
         arrays, self._arrays = self._arrays, []
         return arrays
 
-    def seen(self, view: Figures, values: list[Any]) -> Any:
+    def seen(self, view: StatsSpec, values: list[Any]) -> Any:
         """The structure with what was sent for this view; a leaf of which nothing was sent has no values."""
         count = -1
 
-        def leaf(known: StandIn) -> Any:
+        def leaf(known: NotSent) -> Any:
             nonlocal count
             count += 1
             part = self._parts.get((view, count))
             return known if part is None else _unpacked(known, view, values[part[0] : part[1]])
 
-        return map_leaves(leaf, self._template, StandIn)
+        return map_leaves(leaf, self._template, NotSent)
 
 
 Reducer = Callable[[Any], "list[Any]"]
 
 
-def on_host(view: Figures) -> bool:
+def on_host(view: StatsSpec) -> bool:
     """Whether statistics are left to the C kernel."""
     return view.on_host is not None and jax.default_backend() == "cpu"
 
 
-def _rows(view: Figures, array: Tensor) -> list[Any]:
+def _rows(view: StatsSpec, array: Tensor) -> list[Any]:
     """What `_packed` gives, of an array that has arrived, as 64-bit words."""
     assert view.on_host is not None
     found = [view.on_host(array, view.histogram)]
@@ -82,7 +82,7 @@ def _rows(view: Figures, array: Tensor) -> list[Any]:
     return found
 
 
-def _packed(leaf: Tensor, view: Figures) -> list[Any]:
+def _packed(leaf: Tensor, view: StatsSpec) -> list[Any]:
     found = [statistics.packed(leaf, view.histogram)]
     if view.functions:
         found.append(statistics.scalars(view.functions, leaf))
@@ -91,10 +91,10 @@ def _packed(leaf: Tensor, view: Figures) -> list[Any]:
     return found
 
 
-def _unpacked(known: StandIn, view: Figures, values: list[Any]) -> Any:
+def _unpacked(known: NotSent, view: StatsSpec, values: list[Any]) -> Any:
     if view == RAW:
         return jnp.asarray(values[0])
-    seen = StandIn(known.shape, known.dtype)
+    seen = NotSent(known.shape, known.dtype)
     arrived = iter(values[0] if isinstance(values[0], list) else map(statistics.unpacked, values))
     seen.rows[view.histogram, None] = next(arrived)
     if view.functions:

@@ -8,8 +8,8 @@ from typing import Any
 from flax import nnx
 
 from hookline.backends.nnx.events import settled
+from hookline.backends.nnx.module_taps import module_taps_of
 from hookline.backends.nnx.modules import variables_of, walk
-from hookline.backends.nnx.posts import post_of
 from hookline.backends.nnx.taps import refresh
 from hookline.backends.tap import Label
 from hookline.backends.undoing import Undoing
@@ -27,7 +27,7 @@ def tensors_of(model: nnx.Module) -> dict[str, Any]:
 
 def hear_parameters(undoing: Undoing, module: nnx.Module, sink: Callable[[str, Any], None], label: Label) -> None:
     """Tells what the module's own calls contribute to the gradients of its parameters."""
-    post, mine = post_of(module), (sink, label)
+    post, mine = module_taps_of(module), (sink, label)
 
     def remove() -> None:
         if mine in post.param_sinks:

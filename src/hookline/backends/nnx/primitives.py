@@ -19,7 +19,7 @@ from flax import nnx
 from hookline.backends.nnx.compat import tracing
 from hookline.backends.nnx.interpreting import Interpreter, differentiable
 from hookline.backends.nnx.leaves import Array, array_of
-from hookline.backends.nnx.posts import Post
+from hookline.backends.nnx.module_taps import ModuleTaps
 from hookline.backends.nouns import Module, Tensor, Tree
 from hookline.errors import Unsupported
 from hookline.trees import map_leaves
@@ -35,7 +35,7 @@ class _Thread(threading.local):
 _thread = _Thread()
 
 
-def listened(post: Post, module: Module, own: Callable[..., Any], args: Tree, kwargs: Any) -> Any:
+def listened(post: ModuleTaps, module: Module, own: Callable[..., Any], args: Tree, kwargs: Any) -> Any:
     """own(*args, **kwargs), the module's call, with its primitives told."""
     if _thread.active:
         assert _thread.calls is not None
@@ -49,7 +49,7 @@ def listened(post: Post, module: Module, own: Callable[..., Any], args: Tree, kw
 class _Passage:
     """One call of a module as a function of arrays: those of its state and of its arguments."""
 
-    def __init__(self, post: Post, module: Module, args: Tree, kwargs: Any) -> None:
+    def __init__(self, post: ModuleTaps, module: Module, args: Tree, kwargs: Any) -> None:
         self._post, self._module = post, module
         self._graph, state = nnx.split(module)
         held, self._state = jax.tree.flatten(state)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from hookline.backends.nouns import Tensor, Tree
 from hookline.backends.protocol import GradSink
-from hookline.backends.tap import Figures
+from hookline.backends.tap import StatsSpec
 
 REMEMBERED = 4096
 """Calls of one place that wait for gradients; a forward without backward never gets any."""
@@ -31,7 +31,7 @@ class Ear:
 
     def __init__(self, on_input: GradSink | None, on_output: GradSink) -> None:
         self._sinks = {"input": on_input, "output": on_output}
-        self.view: Figures | None = None
+        self.view: StatsSpec | None = None
 
     def enter(self, args: Tree, kwargs: Any) -> tuple[Any, Any]:
         return args, kwargs
@@ -49,7 +49,7 @@ class Gradient(NamedTuple):
     """Gradients of one call that have come: `grads(view)` gives (numbers, grad) pairs."""
 
     which: str
-    grads: Callable[[Figures], list[tuple[list[int], Any]]]
+    grads: Callable[[StatsSpec], list[tuple[list[int], Any]]]
 
 
 class ReplayedCall:
@@ -62,7 +62,7 @@ class ReplayedCall:
     def __init__(self, differentiated: bool, training: bool, remark: str | None = None) -> None:
         self.differentiated, self.training = differentiated, training
         self._remark = remark  # what listening to its gradients may have changed
-        self.view: Figures | None = None  # of the tap that is being told
+        self.view: StatsSpec | None = None  # of the tap that is being told
         self.ears: list[Ear] = []
 
     def hears(self, ear: Ear) -> None:

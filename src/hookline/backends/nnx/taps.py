@@ -21,10 +21,10 @@ from hookline.backends.changing import changing
 from hookline.backends.nnx.calls import run_call
 from hookline.backends.nnx.compat import tracing
 from hookline.backends.nnx.events import failures, later, settled, thread
+from hookline.backends.nnx.module_taps import ModuleTaps, Spec, counts, live, module_taps_of, observes, post_at
 from hookline.backends.nnx.modules import has_no_forward, walk
-from hookline.backends.nnx.posts import Post, Spec, counts, live, observes, post_at, post_of
 from hookline.backends.subclass import base_of, subclass
-from hookline.backends.tap import Label, Tap, Wish, put_in_order
+from hookline.backends.tap import Label, Placement, Tap, put_in_order
 from hookline.backends.undoing import Undoing
 from hookline.errors import Unsupported
 
@@ -33,7 +33,7 @@ KEPT = 16
 
 
 @changing
-def refresh(post: Post) -> None:
+def refresh(post: ModuleTaps) -> None:
     """Gives the module the class that its taps ask for."""
     module = post.module()
     if module is None or has_no_forward(module):
@@ -55,7 +55,7 @@ def refresh(post: Post) -> None:
         jax.clear_caches()  # such code does not notice a change of class
 
 
-def hooked_class(post: Post, spec: Spec) -> type:
+def hooked_class(post: ModuleTaps, spec: Spec) -> type:
     """A class like the module's own, whose call goes by the post."""
     base: type = post.base
     call: Callable[..., Any] = base.__call__
@@ -94,9 +94,9 @@ def _metaclass(own: type) -> Any:
     return type(own.__name__, (own,), {"__ne__": differs, "__hash__": own.__hash__})
 
 
-def place(undoing: Undoing, wishes: list[Wish]) -> None:
+def attach(undoing: Undoing, placements: list[Placement]) -> None:
     """Puts all taps at the posts of their modules."""
-    if tracing() and any(observes(wish.tap) and not counts(wish.tap) for wish in wishes):
+    if tracing() and any(observes(placement.tap) and not counts(placement.tap) for placement in placements):
         raise Unsupported(
             backend="nnx",
             feature="looking at a model from inside of a function that is being traced (jit, grad, ...)",
@@ -104,7 +104,7 @@ def place(undoing: Undoing, wishes: list[Wish]) -> None:
             instead="open the block outside, around the call of the compiled function",
         )
     settled()  # what was sent before is not for these taps
-    placed: list[tuple[Post, Tap]] = []
+    placed: list[tuple[ModuleTaps, Tap]] = []
 
     @changing
     def take_away() -> None:
@@ -120,9 +120,9 @@ def place(undoing: Undoing, wishes: list[Wish]) -> None:
 
     @changing
     def put() -> None:
-        for module, tap in wishes:
+        for module, tap in placements:
             put_in_order(tap)
-            post = post_of(module)
+            post = module_taps_of(module)
             placed.append((post, tap))
             post.taps = [*post.taps, tap]
             live[id(tap.label)] = tap.label
@@ -142,7 +142,7 @@ def place(undoing: Undoing, wishes: list[Wish]) -> None:
     put()
 
 
-def _refresh(posts: Iterable[Post]) -> None:
+def _refresh(posts: Iterable[ModuleTaps]) -> None:
     for post in posts:
         if thread.running:
             later.append(partial(refresh, post))
@@ -167,7 +167,7 @@ def placed_on(model: nnx.Module) -> list[Label]:
 
 def replace_forward(undoing: Undoing, module: nnx.Module, fn: Callable[..., Any], label: Label) -> None:
     """Has `fn(original, *args, **kwargs)` run in place of the module's `__call__`."""
-    post, mine = post_of(module), (fn, label)
+    post, mine = module_taps_of(module), (fn, label)
 
     @changing
     def restore() -> None:

@@ -16,7 +16,7 @@ from flax import nnx
 from hookline.backends.nnx.compat import is_opaque, tracing
 from hookline.backends.nnx.events import call_back, failures, thread
 from hookline.backends.nnx.leaves import Array
-from hookline.backends.nnx.posts import live, post_in
+from hookline.backends.nnx.module_taps import live, post_in
 from hookline.backends.nnx.returns import never_returns
 from hookline.backends.nouns import Module
 from hookline.backends.tap import Label

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hookline.backends.nnx.compat import is_opaque
-from hookline.backends.nnx.leaves import StandIn, array_of, is_float
+from hookline.backends.nnx.leaves import NotSent, array_of, is_float
 from hookline.backends.nouns import Tensor
 from hookline.errors import InvalidArgument
 
@@ -18,7 +18,7 @@ from hookline.errors import InvalidArgument
 def snapshot(tensor: Tensor, device: Any = None, dtype: Any = None) -> Any:
     """A copy with memory of its own; `dtype` is for floats only."""
     array = array_of(tensor)
-    if isinstance(array, StandIn):
+    if isinstance(array, NotSent):
         return array
     copied = jnp.array(array, copy=True)
     if dtype is not None and is_float(copied):

@@ -41,7 +41,7 @@ class TorchBackend(Immediate):
     framework = capabilities()["torch"]
     forward_name = "forward"
 
-    place = staticmethod(taps.place)
+    attach = staticmethod(taps.attach)
     snapshot = staticmethod(values.snapshot)
     owned = staticmethod(values.owned)
     unlike = staticmethod(values.unlike)

@@ -6,14 +6,14 @@ import weakref
 
 from torch import nn
 
-from hookline.backends.protocol import Wish
+from hookline.backends.protocol import Placement
 
 
 class Attached:
     """One attachment, held by its first tap: found as long as that is there. It keeps no module alive."""
 
-    def __init__(self, wishes: list[Wish]) -> None:
-        self._modules = [weakref.ref(module) for module in {id(m): m for m, _ in wishes}.values()]
+    def __init__(self, placements: list[Placement]) -> None:
+        self._modules = [weakref.ref(module) for module in {id(m): m for m, _ in placements}.values()]
 
     def modules(self) -> list[nn.Module]:
         return [module for held in self._modules if (module := held()) is not None]

@@ -1,6 +1,6 @@
 """Engine: something around each run of autograd's engine, while somebody wants it.
 
-Two kinds of users: those who note in an Undoing that they have enough, and those whose wish lives as long as a
+Two kinds of users: those who note in an Undoing that they have enough, and those whose interest lives as long as a
 graph does. Torch has one engine for the process, and no hook on it; for that time it is one of a subclass.
 """
 

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from hookline.backends.changing import changing
-from hookline.backends.protocol import Label, Tap, Wish
+from hookline.backends.protocol import Label, Placement, Tap
 from hookline.backends.torch import compat, taps
 from hookline.backends.undoing import Undoing
 from hookline.rows import STATISTICS
@@ -74,7 +74,7 @@ class Mark(Tap):
 def place_marks(undoing: Undoing, places: dict[str, nn.Module], label: Label) -> None:
     """Marks the outputs of these modules."""
     define()
-    taps.place(undoing, [Wish(module, Mark(label._replace(site=name))) for name, module in places.items()])
+    taps.attach(undoing, [Placement(module, Mark(label._replace(site=name))) for name, module in places.items()])
 
 
 class WithStatistics(nn.Module):

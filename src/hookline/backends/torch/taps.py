@@ -18,7 +18,7 @@ from torch import nn
 
 from hookline.backends.changing import changing
 from hookline.backends.hook_point import Point
-from hookline.backends.protocol import FunctionTap, Inert, Label, Rank, Tap, Wish
+from hookline.backends.protocol import FunctionTap, Inert, Label, Placement, Rank, Tap
 from hookline.backends.replaced_forward import ReplacedForward, replaced
 from hookline.backends.tap import put_in_order
 from hookline.backends.torch.attached import Attached, attached
@@ -57,35 +57,35 @@ def replace_forward(undoing: Undoing, module: nn.Module, fn: Callable[..., Any],
     retarget_it()
 
 
-def place(undoing: Undoing, wishes: list[Wish]) -> None:
-    """Puts a tap into a hook dictionary for each wish.
+def attach(undoing: Undoing, placements: list[Placement]) -> None:
+    """Puts a tap into a hook dictionary for each placement.
 
     What is noted for the undoing keeps no module alive, and nothing that hangs on one.
     """
-    if was_compiled() and any(compiled(module) for module, _ in wishes):
+    if was_compiled() and any(compiled(module) for module, _ in placements):
         need_version()
-    placed = _Placed(wishes)
+    placed = _Placed(placements)
     undoing.noted(placed.remove)
-    placed.put(wishes)
+    placed.put(placements)
 
 
 class _Placed:
     """The entries of one attachment in hook dictionaries."""
 
-    def __init__(self, wishes: list[Wish]) -> None:
-        self._attached = Attached(wishes)
+    def __init__(self, placements: list[Placement]) -> None:
+        self._attached = Attached(placements)
         self._entries: list[tuple[weakref.ref[nn.Module], bool, int]] = []
         self._is_there = False
 
     @changing
-    def put(self, wishes: list[Wish]) -> None:
+    def put(self, placements: list[Placement]) -> None:
         number = fresh_hook_id()
         self._is_there = True
         before_registering(_make_room)
-        if wishes:
-            wishes[0].tap.attached = self._attached  # type: ignore[attr-defined]
+        if placements:
+            placements[0].tap.attached = self._attached  # type: ignore[attr-defined]
             attached.add(self._attached)
-        for module, tap in wishes:
+        for module, tap in placements:
             hooks, flags = hook_dicts(module, after=tap.after)
             key = number if number not in hooks else fresh_hook_id()
             self._entries.append((weakref.ref(module), tap.after, key))

@@ -75,19 +75,19 @@ def run_as_written(undoing: Undoing, module: torch.nn.Module) -> None:
     _stand_in(undoing, module, "as_written", object())
 
 
-def _stand_in(undoing: Undoing, module: torch.nn.Module, kind: str, wish: Any) -> None:
-    undoing.noted(_set_stand_in, weakref.ref(module), kind, wish, False)
-    _set_stand_in(weakref.ref(module), kind, wish, True)
+def _stand_in(undoing: Undoing, module: torch.nn.Module, kind: str, placement: Any) -> None:
+    undoing.noted(_set_stand_in, weakref.ref(module), kind, placement, False)
+    _set_stand_in(weakref.ref(module), kind, placement, True)
 
 
 @changing
-def _set_stand_in(held: weakref.ref[torch.nn.Module], kind: str, wish: Any, wanted: bool) -> None:
+def _set_stand_in(held: weakref.ref[torch.nn.Module], kind: str, placement: Any, wanted: bool) -> None:
     if (module := held()) is None:
         return
     call = _compiled_calls.get(module)
     if call is None and wanted:
         call = _compiled_calls[module] = CompiledCall(module)
     if call is not None:
-        others = [other for other in getattr(call, kind) if other != wish]
-        setattr(call, kind, [*others, wish] if wanted else others)
+        others = [other for other in getattr(call, kind) if other != placement]
+        setattr(call, kind, [*others, placement] if wanted else others)
         call.change(module)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import fx
 
-from hookline.backends.operators import BACKWARD, FORWARD, Operator, Scope, Step
+from hookline.backends.operators import BACKWARD, FORWARD, Operator, OpSite, Scope
 from hookline.backends.torch import compat
 from hookline.backends.torch.compiled.classes import module_of
 from hookline.backends.torch.compiled.listened import Listened, listened_models, told
@@ -28,11 +28,11 @@ LINE = re.compile(r'File "([^"]+)", line (\d+)')
 OURS = "hookline"
 
 
-class Place(NamedTuple):
+class Insertion(NamedTuple):
     """Where a graph hands values over: `keys` say what the tensors are of the output, None where there is one."""
 
     model: weakref.ref[Listened]
-    step: Step
+    step: OpSite
     call: int
     after: bool
     keys: tuple[int, ...] | None
@@ -40,7 +40,7 @@ class Place(NamedTuple):
     source: str | None
 
 
-_places: list[Place] = []
+_places: list[Insertion] = []
 
 
 @cache
@@ -107,7 +107,7 @@ class _Graph:
             operator = _operator(node.target)
             scope = self._scopes.get((module, call, phase))
             if scope is None:
-                scope = self._scopes[module, call, phase] = Scope(module, call, Step.start(module, phase))
+                scope = self._scopes[module, call, phase] = Scope(module, call, OpSite.start(module, phase))
             scope.step = scope.step.then(node.target, operator, wanted=self.model.wants(module, operator, phase))
             if scope.step.wanted:
                 self._tell(seen, node, scope)
@@ -164,7 +164,7 @@ class _Graph:
         return parts, last
 
     def _put(self, seen: Any, values: list[fx.Node], scope: Scope, **facts: Any) -> None:
-        _places.append(Place(weakref.ref(self.model), scope.step, scope.call, **facts))
+        _places.append(Insertion(weakref.ref(self.model), scope.step, scope.call, **facts))
         made = self.graph.call_function(seen, (self._token, values, len(_places) - 1))
         with compat.fakes_of(values[0].meta["val"]):
             made.meta["val"] = _token()

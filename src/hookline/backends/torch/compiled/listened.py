@@ -13,7 +13,7 @@ from typing import Any
 from torch import nn
 
 from hookline.backends.changing import changing
-from hookline.backends.operators import Operator, OpListener, Scope, Step
+from hookline.backends.operators import Operator, OpListener, OpSite, Scope
 from hookline.backends.protocol import Label
 from hookline.backends.torch.compat import graphs_so_far
 from hookline.backends.torch.compiled.classes import mark
@@ -29,12 +29,12 @@ class Subscription:
     def __init__(self, listener: OpListener, names: frozenset[str], label: Label) -> None:
         self.listener, self.names, self.label = listener, names, label
         self.key: Hashable = (listener.key, names)
-        self._wanted: dict[Step, bool] = {}
+        self._wanted: dict[OpSite, bool] = {}
 
     def wants(self, module: str, operator: Operator, phase: str) -> bool:
         return module in self.names and self.listener.wants(operator, phase)
 
-    def is_told(self, step: Step) -> bool:
+    def is_told(self, step: OpSite) -> bool:
         """Whether the operator of this step is to be told now."""
         found = self._wanted.get(step)
         if found is None:
@@ -116,6 +116,6 @@ def listened_model(root: nn.Module, names: dict[int, str]) -> Listened:
     return model
 
 
-def told(model: Any, step: Step) -> list[OpListener]:
+def told(model: Any, step: OpSite) -> list[OpListener]:
     """The listeners that are to be told of this step now."""
     return [one.listener for one in model.all if one.is_told(step)]

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from hookline.backends.operators import BACKWARD, FORWARD, Operator, OpListener, Scope, Step
+from hookline.backends.operators import BACKWARD, FORWARD, Operator, OpListener, OpSite, Scope
 from hookline.backends.torch import compat
 from hookline.backends.torch.compat import QuickDispatchMode, calls_the_model, current_node, graph_task, in_parts
 from hookline.backends.torch.eager.attribution import Trail, current_line, is_own
@@ -60,7 +60,7 @@ class OperatorMode(QuickDispatchMode):
         self.local = _Thread()
         self.open = True
         self._modules = [(name, weakref.ref(module)) for name, module in modules]
-        self._starts: dict[tuple[str, str], Step] = {}
+        self._starts: dict[tuple[str, str], OpSite] = {}
         self._trails: list[Trail] = []
         self._owners: dict[int, tuple[weakref.ref[torch.Tensor], Scope | None]] = {}
         self._known: dict[tuple[Any, str], tuple[Operator, bool]] = {}
@@ -74,10 +74,10 @@ class OperatorMode(QuickDispatchMode):
 
     # Calls of modules
 
-    def start(self, module: str, phase: str) -> Step:
+    def start(self, module: str, phase: str) -> OpSite:
         key = (module, phase)
         if (step := self._starts.get(key)) is None:
-            step = self._starts[key] = Step.start(module, phase)
+            step = self._starts[key] = OpSite.start(module, phase)
         return step
 
     def running(self) -> Filled:
@@ -102,7 +102,7 @@ class OperatorMode(QuickDispatchMode):
         while (modes := compat.dispatch_modes()) and modes[-1] is self:
             self.__exit__(None, None, None)
 
-    def enter(self, module: str, start: Step) -> Scope:
+    def enter(self, module: str, start: OpSite) -> Scope:
         """The scope of a call of `module` that begins."""
         local, number = self.local, compat.sequence_number()
         scopes, calls = local.scopes, local.calls.get(module)
@@ -219,7 +219,7 @@ class OperatorMode(QuickDispatchMode):
         return self._told(step, scope.call, func, types, args, kwargs)
 
     @calls_the_model
-    def _told(self, step: Step, call: int, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+    def _told(self, step: OpSite, call: int, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         """Runs an operator that is told with its inputs or line of code, or below other modes."""
         listener, quiet = self.listener, self.local.quiet
         source = self._source(step.phase) if listener.sources else None
@@ -241,7 +241,7 @@ class OperatorMode(QuickDispatchMode):
             self._whole.add(func)
         return parts
 
-    def _new_step(self, before: Step, func: Any) -> Step:
+    def _new_step(self, before: OpSite, func: Any) -> OpSite:
         known = self._known.get((func, before.phase))
         if known is None:
             operator = operator_of(func)
@@ -249,7 +249,7 @@ class OperatorMode(QuickDispatchMode):
             self._known[func, before.phase] = known
         return before.then(func, known[0], wanted=known[1])
 
-    def _backward_step(self, func: Any) -> tuple[Scope, Step] | None:
+    def _backward_step(self, func: Any) -> tuple[Scope, OpSite] | None:
         node = current_node()
         if node is None:
             return None

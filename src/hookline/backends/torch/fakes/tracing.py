@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from hookline.backends.facts import CallFact, RunFacts
-from hookline.backends.protocol import FunctionTap, Label, Wish
+from hookline.backends.protocol import FunctionTap, Label, Placement
 from hookline.backends.torch import describe
 from hookline.backends.torch.compat import DispatchMode, base_of, in_parts, is_fakes_fault, quiet_fakes, uncompiled
 from hookline.backends.torch.describe import facts_of, nbytes, storage_of
@@ -31,7 +31,7 @@ from hookline.backends.torch.fakes.standins import (
     mapped,
     why_not_fake,
 )
-from hookline.backends.torch.taps import place
+from hookline.backends.torch.taps import attach
 from hookline.backends.undoing import Undoing, tidied
 from hookline.errors import InvalidArgument
 from hookline.trees import leaves
@@ -103,7 +103,7 @@ def _watched_run(
     args, kwargs = mapped(numbers.of, args), mapped(numbers.of, kwargs)
     watch = _Watch(model, names, flow=flow)
     watch.own(args, kwargs)
-    place(undoing, list(watch.wishes()))
+    attach(undoing, list(watch.placements()))
     training = model.training
     counted = torch.autograd.graph.saved_tensors_hooks(watch.saved, _itself) if saved else nullcontext()
     error = _error_of(model, args, kwargs, [mode, torch.enable_grad(), counted, watch])
@@ -160,11 +160,11 @@ class _Watch(DispatchMode):  # type: ignore[misc]
 
     # Calls
 
-    def wishes(self) -> Iterator[Wish]:
+    def placements(self) -> Iterator[Placement]:
         for key, module in self._modules.items():
             label = Label("summary", "summary", self._names[key][0])
-            yield Wish(module, FunctionTap(self._before, label, after=False))
-            yield Wish(module, FunctionTap(self._after, label))
+            yield Placement(module, FunctionTap(self._before, label, after=False))
+            yield Placement(module, FunctionTap(self._after, label))
 
     def _before(self, module: nn.Module, args: Any, kwargs: Any) -> None:
         names = self._names[id(module)]

@@ -11,9 +11,9 @@ from flax import nnx
 
 from hookline.backends.nnx.replay import Shares, Waiting
 from hookline.backends.subclass import base_of
-from hookline.backends.tap import Figures, Label, Rank, Tap, backwards_in_order
+from hookline.backends.tap import Label, Rank, StatsSpec, Tap, backwards_in_order
 
-RAW = Figures(histogram=False, functions=(), dim=-1)
+RAW = StatsSpec(histogram=False, functions=(), dim=-1)
 """The view of a tap that wants the arrays themselves."""
 
 _numbers = itertools.count()
@@ -24,15 +24,15 @@ class Spec(NamedTuple):
 
     begins: bool = False
     ends: bool = False
-    inputs: frozenset[Figures] = frozenset()
-    outputs: frozenset[Figures] = frozenset()
-    grads: frozenset[Figures] = frozenset()
+    inputs: frozenset[StatsSpec] = frozenset()
+    outputs: frozenset[StatsSpec] = frozenset()
+    grads: frozenset[StatsSpec] = frozenset()
     params: bool = False
     operators: bool = False
-    steps: frozenset[Figures] = frozenset()
+    steps: frozenset[StatsSpec] = frozenset()
 
 
-class Post:
+class ModuleTaps:
     """All taps of one module."""
 
     def __init__(self, module: nnx.Module) -> None:
@@ -79,22 +79,22 @@ class Post:
 
 _BEFORE = {Rank.ORIGINAL: -1, Rank.EDIT: 0, Rank.OBSERVE: 1, Rank.STOP: 1, Rank.GRADIENT: 2}
 
-_posts: dict[int, Post] = {}
+_posts: dict[int, ModuleTaps] = {}
 
 live: dict[int, Label] = {}
 """The labels of all taps in place: a program that was compiled with others may still run."""
 
 
-def post_of(module: nnx.Module) -> Post:
+def module_taps_of(module: nnx.Module) -> ModuleTaps:
     """The module's post, made if there is none; a copy of a module with taps gets one of its own."""
     found = _posts.get(id(module))
     if found is None or found.module() is not module:
-        found = _posts[id(module)] = Post(module)
+        found = _posts[id(module)] = ModuleTaps(module)
         weakref.finalize(module, _posts.pop, id(module), None)
     return found
 
 
-def post_at(module: nnx.Module) -> Post | None:
+def post_at(module: nnx.Module) -> ModuleTaps | None:
     """The module's post; None where it has none."""
     found = _posts.get(id(module))
     return found if found is not None and found.module() is module else None
@@ -110,12 +110,12 @@ def counts(tap: Tap) -> bool:
     return not tap.needs.inputs and not tap.needs.outputs
 
 
-def view_of(tap: Tap) -> Figures:
+def view_of(tap: Tap) -> StatsSpec:
     """In which form a tap takes values."""
     return RAW if tap.needs.statistics is None else tap.needs.statistics
 
 
-def post_in(kind: type) -> Post | None:
+def post_in(kind: type) -> ModuleTaps | None:
     """The post that a class goes by; None for a class without taps."""
-    found: Post | None = kind.__dict__.get("__hookline_post__")
+    found: ModuleTaps | None = kind.__dict__.get("__hookline_post__")
     return found
