@@ -27,13 +27,13 @@ import torch
 from hookline.backends.torch.compat import graph_task, node_number, sequence_number
 from hookline.backends.torch.engine import EngineRun
 from hookline.backends.torch.grads.births import births
+from hookline.backends.torch.grads.finding import Found, looked_up_at, replaced_simply_at
 from hookline.backends.torch.grads.graph import Graph
 from hookline.backends.torch.grads.leaves import Edge, Region, edge_of_root
 from hookline.backends.torch.grads.ledgers import Claim, Entry, Ledger, Source, regroup, same, total
 from hookline.backends.torch.grads.marks import VIEW
 from hookline.backends.torch.grads.passages import Passage
-from hookline.backends.torch.grads.ports import ELSEWHERE, FOREVER, STALE, Port, ports_at
-from hookline.backends.torch.grads.simple import simple_at
+from hookline.backends.torch.grads.ports import ELSEWHERE, FOREVER, STALE, Port
 
 Tensor = torch.Tensor
 
@@ -102,43 +102,35 @@ class Backward:
 
     def _find_passages(self, *, simple: bool) -> None:
         """Makes claims of the ports of all passages that are not simple, or of all."""
-        found: list[tuple[Passage, Port | None, Edge, Region | None]] = []
+        found: list[Found] = []
         for node, _, edges in self._graph.nodes:
-            metadata = node.metadata
-            if VIEW in metadata:
+            if VIEW in node.metadata:
                 self._views[node] = self._ledger((node, 0))
                 self._ledger(edges[0])
-            marks = ports_at(metadata)
-            found += [(passage, port, (node, output_nr), region) for output_nr, passage, port, region in marks]
-            if simple:
-                known = [mark[1] for mark in marks]
-                more = [passage for passage in simple_at(node) if passage not in known]
-                found += [(passage, None, (node, passage.output_nr), None) for passage in more]
-        # Those that replace simply are looked up where not every node runs, or somebody else looks at their edge.
-        some = bool(self._run.inputs)
-        passages = {
-            id(passage): passage
-            for passage, *_ in found
-            if simple or not passage.simple or (some and passage.joint_out is not None)
-        }
-        for passage, _, edge, _ in found:
-            if id(passage) in passages:
-                self._ledger(edge)
+            found += looked_up_at(node, simple=simple)
+        for _, _, edge, _ in found:
+            self._ledger(edge)
+        passages = {id(passage): passage for passage, *_ in found}
         for passage in passages.values():
-            passage.lay_out()
-            for entered in passage.inputs:
-                self._claim(passage, entered, entered.edge)
-                self._claim(passage, entered, entered.base, entered.region)
-                for through in entered.through:
-                    self._claim(passage, entered, entered.base or entered.edge, entered.region, through)
-        for passage, port, edge, region in found:
-            if id(passage) in passages or (passage.joint_out is not None and edge in self._ledgers):
-                passages[id(passage)] = passage
-                passage.lay_out()
-                self._claim(passage, port or passage.outputs[0], edge, region)
+            for port in passage.inputs:
+                self._claim(passage, port, port.edge)
+                self._claim(passage, port, port.base, port.region)
+                for through in port.through:
+                    self._claim(passage, port, port.base or port.edge, port.region, through)
+        # What replaces simply came before all else at its node.
+        for passage, port, edge, region in [*self._replaced_simply(every=simple), *found]:
+            passages[id(passage)] = passage
+            self._claim(passage, port, edge, region)
         self._passages = list(passages.values())
         for passage in self._passages:
             passage.by_ledger = True
+
+    def _replaced_simply(self, *, every: bool) -> list[Found]:
+        """Outputs that are replaced simply, where somebody else looks at their edge or not every node runs."""
+        if every or self._run.inputs:
+            return replaced_simply_at(node for node, _, _ in self._graph.nodes)
+        nodes = dict.fromkeys(node for node, _ in self._ledgers if node.next_functions)
+        return [found for found in replaced_simply_at(nodes) if found[2] in self._ledgers]
 
     def _claim(
         self,

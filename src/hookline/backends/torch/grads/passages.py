@@ -229,7 +229,7 @@ class Passage(Simple):
         alone = len(self.outputs) == len(live) == 1 and self.before == thread.looked_up
         leaf, self._numbers = live[0][0], live[0][1:]
         simple = simple and alone and self.joint_out is None and not is_view(leaf)
-        if not (simple and self.hear(leaf.grad_fn, leaf.output_nr, end)):
+        if not (simple and self.hear(thread, leaf.grad_fn, leaf.output_nr, end)):
             self.simple = False
             thread.looked_up += 1
         if self.outputs:

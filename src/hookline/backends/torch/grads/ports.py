@@ -12,10 +12,10 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from hookline.backends.torch.compat import is_view, node_number
 from hookline.backends.torch.grads.leaves import Edge, Region
+from hookline.backends.torch.grads.threads import here
 
 if TYPE_CHECKING:
     from hookline.backends.torch.grads.passages import Passage
-    from hookline.backends.torch.grads.simple import Simple
 
 Tensor = torch.Tensor
 
@@ -121,14 +121,14 @@ def number_of_held(held: weakref.ref[Tensor], now: int) -> int:
     return 0 if (leaf := held()) is None else number_of(leaf, now)
 
 
-def mark(node: Any, output_nr: int, passage: Simple, port: Port | None, region: Region | None = None) -> None:
-    """Notes at the node which made a tensor that this is the tensor of a port, or the base that the port is in;
-    None for the only output of a passage that has no ports yet."""
-    metadata = node.metadata
+def mark(node: Any, output_nr: int, passage: Passage, port: Port, region: Region | None = None) -> None:
+    """Notes at the node which made a tensor that this is the tensor of a port, or the base that the port is in."""
+    metadata, thread = node.metadata, here.now
     metadata[KEY] = output_nr, passage, port, region, metadata.get(KEY)
+    thread.marked = max(thread.marked, node_number(node))
 
 
-def ports_at(metadata: dict[str, Any]) -> list[tuple[int, Passage, Port | None, Region | None]]:
+def ports_at(metadata: dict[str, Any]) -> list[tuple[int, Passage, Port, Region | None]]:
     """What was noted at a node, the first first."""
     found = []
     mark = metadata.get(KEY)
@@ -138,11 +138,6 @@ def ports_at(metadata: dict[str, Any]) -> list[tuple[int, Passage, Port | None, 
     return found[::-1]
 
 
-def is_claimed(node: Any, by: Simple) -> bool:
-    """Whether somebody else has something at this node that a backward has to settle before or after `by`: it
-    looks that up, or it replaces what comes to the output of another call."""
-    return any(
-        not other.simple or (other.joint_out is not None and other.group != by.group)
-        for _, other, *_ in ports_at(node.metadata)
-        if other is not by
-    )
+def is_looked_up(node: Any, but: Any) -> bool:
+    """Whether a backward has to look up somebody else's port at this node."""
+    return any(not other.simple for _, other, *_ in ports_at(node.metadata) if other is not but)

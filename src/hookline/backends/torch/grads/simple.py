@@ -14,16 +14,13 @@ import torch
 from hookline.backends.protocol import GradSink, JointSink
 from hookline.backends.torch.compat import are_followed, graph_task, is_view, node_number, sequence_number
 from hookline.backends.torch.grads.leaves import Edge, kept
-from hookline.backends.torch.grads.marks import every_passage, looked_up, replacing
-from hookline.backends.torch.grads.ports import FOREVER, ONLY, Port, is_claimed, mark
-from hookline.backends.torch.grads.threads import here, threads
+from hookline.backends.torch.grads.marks import every_passage, replacing
+from hookline.backends.torch.grads.ports import FOREVER, ONLY, Port, is_looked_up
+from hookline.backends.torch.grads.threads import Here, here, threads
 
 Tensor = torch.Tensor
 Sent = tuple[tuple[int, tuple[int, ...]], ...]
 """Which of the gradients that a node sends go to which port: its index, and the port's numbers."""
-
-Targets = dict[Edge | None, tuple[int, ...]]
-"""The edges of inputs, and the numbers of their places."""
 
 SIMPLE = 16
 """A call that makes more nodes is not looked through to find out whether it is simple."""
@@ -103,7 +100,7 @@ class Simple:
         ):
             return self.leave_anyhow(output, call, references)
         end = sequence_number()
-        if not self.hear(node, output.output_nr, end):
+        if not self.hear(thread, node, output.output_nr, end):
             self.simple = False
             return self.leave_anyhow(output, call, references)
         self.places_out = 1
@@ -122,26 +119,26 @@ class Simple:
         """The same of any call, which may be simple without being plain."""
         raise NotImplementedError
 
-    def hear(self, node: Any, output_nr: int, end: int) -> bool:
+    def hear(self, thread: Here, node: Any, output_nr: int, end: int) -> bool:
         """Hooks on the node of the only output and on that which feeds inputs; False if it is not so simple."""
-        if (looked_up.alive() or replacing.alive()) and is_claimed(node, self):
+        number, start = node_number(node), self.start
+        # A node that is younger than all those has nobody else's port; most are.
+        if (number <= thread.marked or threads.several) and self._is_claimed(node):
             return False
-        start, edge = self.start, self.entered
         self.output_nr = output_nr
-        if edge is None and not self.inputs:
+        if self.entered is None and not self.inputs:
             # Nothing of the call is younger than the node, so nothing of the call uses the output.
-            if node_number(node) != end - 1:
+            if number != end - 1:
                 return False
             if self.joint_out is None:
                 node.register_hook(self.tell_output)
             else:
-                mark(node, output_nr, self, None)
                 node.register_prehook(self.ask_output)
+                thread.marked = number
             return True
-        if end - start > SIMPLE or (self.joint_in is not None and len(self.inputs) > 1):
+        if number < start or end - start > SIMPLE or (self.joint_in is not None and len(self.inputs) > 1):
             return False
-        targets: Targets = {edge: ONLY} if edge else {port.edge: port.numbers for port in self.inputs}
-        sender, sent = _only_sender(node, start, end, targets)
+        sender, sent = _only_sender(node, start, end, self.entered, self.inputs)
         if sender is None or (self.joint_in is not None and not sent):
             return False
         self._sent = sent
@@ -152,6 +149,13 @@ class Simple:
         if sent:
             sender.register_hook(self.tell_inputs)
         return True
+
+    def _is_claimed(self, node: Any) -> bool:
+        """Whether somebody else's port at this node is to be settled before or after: it is looked up, or it
+        replaces what comes to the output of another call."""
+        if is_looked_up(node, self):
+            return True
+        return replacing.alive() is not None and any(other.group != self.group for other in replacing_at(node))
 
     def lay_out(self) -> None:
         """Makes the ports of a plain call: it has to be looked up."""
@@ -232,23 +236,26 @@ class Simple:
         return tuple(result)
 
 
-def _only_sender(root: Any, start: int, end: int, targets: Targets) -> tuple[Any, Sent]:
+def _only_sender(
+    root: Any, start: int, end: int, entered: Edge | None, inputs: tuple[Port, ...]
+) -> tuple[Any, Sent]:
     """The only node of a call that sends to inputs, and what it sends to which of them; `root` and nothing where
     none does. None if there are several, or nodes that the output does not lead to."""
-    if node_number(root) < start:
-        return None, ()
+    targets = {entered: ONLY} if entered is not None else {port.edge: port.numbers for port in inputs}
     sender: Any = root
     sent: Sent = ()
-    found = [root]
+    found, count = [root], end - start
     for node in found:  # and those that are added meanwhile
         for index, edge in enumerate(node.next_functions):
             if edge in targets:
                 if sent and sender is not node:
                     return None, ()
                 sender, sent = node, (*sent, (index, targets[edge]))
-            elif (child := edge[0]) is not None and start <= node_number(child) < end and child not in found:
+            elif count == 1 or (child := edge[0]) is None or child in found:
+                continue
+            elif start <= node_number(child) < end:
                 found.append(child)
-    return (sender, sent) if len(found) == end - start else (None, ())
+    return (sender, sent) if len(found) == count else (None, ())
 
 
 def _totals(sent: Sent, grads: Any) -> dict[tuple[int, ...], Any]:
@@ -261,20 +268,25 @@ def _totals(sent: Sent, grads: Any) -> dict[tuple[int, ...], Any]:
 
 
 def simple_at(node: Any) -> list[Any]:
-    """The simple passages whose output a node made: their hooks are on it, and nothing else is.
+    """The simple passages that are told what comes to an output of this node: their hooks are on it.
 
-    What a handle refers to are all hooks of the node. It costs less to ask for them where one has to know, in a
+    What a handle refers to are all hooks of a node. It costs less to ask for them where one has to know, in a
     second derivative, than to note each passage: 1.7 us for each call.
     """
-    handle = node.register_hook(_nothing)
-    hooks = handle.hooks_dict_ref() or {}
-    found = [hook.__self__ for hook in list(hooks.values()) if getattr(hook, "__func__", None) in _TELLING_OUTPUTS]
+    return _passages_of(node.register_hook, Simple.tell_output, Simple.tell_both)
+
+
+def replacing_at(node: Any) -> list[Any]:
+    """The simple passages that replace what comes to an output of this node."""
+    return _passages_of(node.register_prehook, Simple.ask_output)
+
+
+def _passages_of(register: Callable[[Any], Any], *methods: Any) -> list[Any]:
+    handle = register(_nothing)
+    hooks = list((handle.hooks_dict_ref() or {}).values())
     handle.remove()
-    return found
+    return [hook.__self__ for hook in hooks if getattr(hook, "__func__", None) in methods]
 
 
-_TELLING_OUTPUTS = Simple.tell_output, Simple.tell_both
-
-
-def _nothing(grads: Any, grad_outputs: Any) -> None:
+def _nothing(*grads: Any) -> None:
     """A hook that is taken off at once."""

@@ -28,11 +28,13 @@ threads = Threads()
 class Here:
     """Of one thread: which call was left last, and how many passages a backward has to look up."""
 
-    __slots__ = ("call", "group", "handed_on", "is_main", "known", "looked_up", "looking", "span")
+    __slots__ = ("call", "group", "handed_on", "is_main", "known", "looked_up", "looking", "marked", "span")
 
     def __init__(self) -> None:
         self.is_main = threading.current_thread() is threading.main_thread()
         self.call = self.group = self.looked_up = 0
+        self.marked = -1
+        """The youngest node at which a port is noted, or what comes to it replaced; see `Simple.hear`."""
         self.span = 0, 0
         self.known: tuple[int, ...] = ()
         """The ids of the tensors that left that call, each on its own."""
