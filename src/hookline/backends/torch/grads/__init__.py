@@ -5,6 +5,7 @@ leaves.py    the tensors of a call, and views of those that are known by several
 ports.py     a place in autograd's graph: an edge, and the nodes that the call made
 simple.py    calls that need no more than hooks on two nodes
 backward.py  one run of autograd's engine: who is told what, and when
+finding.py   the passages that a backward has to look up
 ledgers.py   for each edge, who sends what
 graph.py     the nodes that one backward may run
 births.py    which node's backward made a node

@@ -27,13 +27,13 @@ import torch
 from hookline.backends.torch.compat import graph_task, node_number, sequence_number
 from hookline.backends.torch.engine import EngineRun
 from hookline.backends.torch.grads.births import births
+from hookline.backends.torch.grads.finding import Found, looked_up_at, replaced_simply_at
 from hookline.backends.torch.grads.graph import Graph
 from hookline.backends.torch.grads.leaves import Edge, Region, edge_of_root
 from hookline.backends.torch.grads.ledgers import Claim, Entry, Ledger, Source, regroup, same, total
-from hookline.backends.torch.grads.marks import VIEW, replacing
+from hookline.backends.torch.grads.marks import VIEW
 from hookline.backends.torch.grads.passages import Passage
-from hookline.backends.torch.grads.ports import ELSEWHERE, FOREVER, STALE, Port, ports_at
-from hookline.backends.torch.grads.simple import replacing_at, simple_at
+from hookline.backends.torch.grads.ports import ELSEWHERE, FOREVER, STALE, Port
 
 Tensor = torch.Tensor
 
@@ -102,17 +102,12 @@ class Backward:
 
     def _find_passages(self, *, simple: bool) -> None:
         """Makes claims of the ports of all passages that are not simple, or of all."""
-        found: list[tuple[Passage, Port, Edge, Region | None]] = []
+        found: list[Found] = []
         for node, _, edges in self._graph.nodes:
-            metadata = node.metadata
-            if VIEW in metadata:
+            if VIEW in node.metadata:
                 self._views[node] = self._ledger((node, 0))
                 self._ledger(edges[0])
-            marks = [mark for mark in ports_at(metadata) if simple or not mark[1].simple]
-            found += [(passage, port, (node, output_nr), region) for output_nr, passage, port, region in marks]
-            if simple:
-                known = [mark[1] for mark in marks]
-                found += [_of_simple(node, passage) for passage in simple_at(node) if passage not in known]
+            found += looked_up_at(node, simple=simple)
         for _, _, edge, _ in found:
             self._ledger(edge)
         passages = {id(passage): passage for passage, *_ in found}
@@ -123,23 +118,19 @@ class Backward:
                 for through in port.through:
                     self._claim(passage, port, port.base or port.edge, port.region, through)
         # What replaces simply came before all else at its node.
-        found = [*self._replacing_simply(every=simple), *found]
-        for passage, port, edge, region in found:
+        for passage, port, edge, region in [*self._replaced_simply(every=simple), *found]:
             passages[id(passage)] = passage
             self._claim(passage, port, edge, region)
         self._passages = list(passages.values())
         for passage in self._passages:
             passage.by_ledger = True
 
-    def _replacing_simply(self, *, every: bool) -> list[tuple[Passage, Port, Edge, None]]:
-        """Those that replace simply, where somebody else looks at their edge; all where not every node runs."""
-        if replacing.alive() is None:
-            return []
+    def _replaced_simply(self, *, every: bool) -> list[Found]:
+        """Outputs that are replaced simply, where somebody else looks at their edge or not every node runs."""
         if every or self._run.inputs:
-            return [_of_simple(node, one) for node, _, _ in self._graph.nodes for one in replacing_at(node)]
+            return replaced_simply_at(node for node, _, _ in self._graph.nodes)
         nodes = dict.fromkeys(node for node, _ in self._ledgers if node.next_functions)
-        there = [_of_simple(node, one) for node in nodes for one in replacing_at(node)]
-        return [one for one in there if one[2] in self._ledgers]
+        return [found for found in replaced_simply_at(nodes) if found[2] in self._ledgers]
 
     def _claim(
         self,
@@ -384,12 +375,6 @@ class Backward:
                 if other is claim:
                     break
                 self._resolve(other)
-
-
-def _of_simple(node: Any, passage: Passage) -> tuple[Passage, Port, Edge, None]:
-    """The output of a simple passage, which gets ports now."""
-    passage.lay_out()
-    return passage, passage.outputs[0], (node, passage.output_nr), None
 
 
 @torch.no_grad()  # a decorator: an interrupt at the end of a `with` would leave the mode on
