@@ -259,7 +259,7 @@ each_register = pytest.mark.parametrize(("register", "count"), REGISTER.values()
 @each_register
 @pytest.mark.parametrize("hook", [None, 3, "print", [print], torch.ones(1)], ids=repr)
 def test_a_hook_that_is_no_callable(net, register, count, hook):
-    with untouched(net), pytest.raises(InvalidArgument, match="needs a function for hook") as caught:
+    with untouched(net), pytest.raises(InvalidArgument, match="expected a function for hook") as caught:
         register(net, hook)
     assert type(hook).__name__ in str(caught.value)
     assert hookline.installed(net) == []
@@ -565,7 +565,7 @@ def test_a_limit_that_can_be_parsed(net, limit, size):
 
 @pytest.mark.parametrize("reduce", [3, "mean", (), torch.ones(1), lambda: 1, lambda a, b: a])
 def test_reduce_that_is_no_function_of_one_argument(net, reduce):
-    with untouched(net), pytest.raises(InvalidArgument, match=r"record .*reduce"):
+    with untouched(net), pytest.raises(InvalidArgument, match=r"record:? .*reduce"):
         record(net, reduce=reduce)
 
 
@@ -672,7 +672,7 @@ def test_reading_a_site_that_never_fired(net):
 
 @pytest.mark.parametrize("edits", [None, {}, [], "layer1", ["layer1"], [("layer1", nothing)], nothing, 3])
 def test_edits_that_are_no_dict_of_edits(net, edits):
-    with untouched(net), pytest.raises(InvalidArgument, match="edit needs a dict"):
+    with untouched(net), pytest.raises(InvalidArgument, match="edit: expected a dict"):
         hookline.edit(net, edits)
 
 

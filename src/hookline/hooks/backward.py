@@ -47,7 +47,7 @@ class HookBackward(Point):
         backend = of_tensor(tensors[0])
         backend.framework.need("hook_backward")
         if wrong := [type(t).__name__ for t in tensors if not isinstance(t, backend.tensor)]:
-            raise InvalidArgument(f"HookBackward takes tensors of one framework, a {wrong[0]} came.")
+            raise InvalidArgument(f"HookBackward: expected tensors of one framework, got a {wrong[0]}.")
         gradients = GradientStructure(backend, tensors, "HookBackward", "gradient hook", wrap=False)
         fn = backend.hooked(self._fn, _LABEL)
 

@@ -59,7 +59,9 @@ def edit(model: Model, edits: Mapping[Any, Any]) -> Edits:
     tensor([[0., 0.]], grad_fn=<ReluBackward0>)
     """
     if not isinstance(edits, Mapping) or not edits:
-        raise InvalidArgument(f"edit needs a dict of {{site: change}}, such as {{'layer3': fn}}; {edits!r} came.")
+        raise InvalidArgument(
+            f"edit: expected a dict of {{site: change}}, such as {{'layer3': fn}}, got {edits!r}."
+        )
     backend = resolve(model)
     tree = ModuleTree(backend.named_modules(model))
     tensors: dict[str, Any] = {}

@@ -50,7 +50,7 @@ def renamed(verb: str, old: str, value: Any, new: str, given: bool) -> Any:
 def needs_callable(who: str, what: str, thing: Any, count: int) -> None:
     """InvalidArgument where `thing` can't be called with `count` positional arguments."""
     if not callable(thing):
-        raise InvalidArgument(f"{who} needs a function for {what}, a {type(thing).__name__} came: {thing!r}.")
+        raise InvalidArgument(f"{who}: expected a function for {what}, got a {type(thing).__name__}: {thing!r}.")
     try:
         signature = inspect.signature(thing)
     except (ValueError, TypeError):  # some C functions tell nothing about themselves

@@ -82,6 +82,6 @@ def raised(kind: type[Exception], work: Callable[[], Any], before: str = "") -> 
         while found is not None and not isinstance(found, kind):
             found = found.__cause__ or found.__context__
         if found is None:
-            raise AssertionError(f"{before}{kind.__name__} was wanted, {type(error).__name__} came") from error
+            raise AssertionError(f"{before}expected {kind.__name__}, got {type(error).__name__}") from error
         return found
     raise AssertionError(f"{before}{kind.__name__} was wanted, nothing was raised")
