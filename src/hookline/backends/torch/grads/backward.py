@@ -129,7 +129,9 @@ class Backward:
         """Outputs that are replaced simply, where somebody else looks at their edge or not every node runs."""
         if every or self._run.inputs:
             return replaced_simply_at(node for node, _, _ in self._graph.nodes)
-        nodes = dict.fromkeys(node for node, _ in self._ledgers if node.next_functions)
+        # Of this graph, without leaves: torch 2.6 can't be asked for the edges of a view's node that nothing uses.
+        here = {node for node, _, _ in self._graph.nodes}
+        nodes = dict.fromkeys(node for node, _ in self._ledgers if node in here)
         return [found for found in replaced_simply_at(nodes) if found[2] in self._ledgers]
 
     def _claim(
