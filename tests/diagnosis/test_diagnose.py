@@ -7,6 +7,7 @@ from torch import nn
 import hookline
 from hookline.errors import InvalidArgument
 from hookline.rows import HasRows
+from tests.support.rows import row
 
 
 def train(model, steps=6):
@@ -98,4 +99,17 @@ def test_a_run_that_is_not_over_tells_what_it_has(tmp_path):
     model = nn.Sequential(nn.Linear(4, 2), nn.ReLU())
     with hookline.watch(model, to=tmp_path / "run"), hookline.open_run(tmp_path / "run") as run:
         assert [entry.fired for entry in run.audit()] == [0, 0, 0]
-        assert "did not come to its end" in run.audit()["1"].why
+        assert "no watch has noted why" in run.audit()["1"].why
+
+
+def test_a_run_without_outputs_and_one_of_recordings_have_an_audit_too(tmp_path):
+    store = hookline.RunStore(tmp_path / "params")
+    store.open({"sites": [("fc", "Linear")]})
+    store.write([row("fc.weight", kind="param")])
+    store.close()
+    model = nn.Sequential(nn.Linear(4, 2), nn.ReLU())
+    with hookline.record(model, to=tmp_path / "recorded"):
+        model(torch.randn(3, 4))
+    for folder in ("params", "recorded"):
+        with hookline.open_run(tmp_path / folder) as run:
+            assert all(entry.fired == 0 and "no watch has noted why" in entry.why for entry in run.audit())

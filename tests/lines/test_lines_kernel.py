@@ -198,6 +198,8 @@ def test_the_registry_refuses_what_it_can_not_use():
         statistic("new", merge="median")
     with pytest.raises(InvalidArgument, match=r"no statistic is called 'medain'\. Did you mean 'median'"):
         reduce(torch.ones(1), extra=["medain"])
+    with pytest.raises(InvalidArgument, match=r"every row has 'mean'; it need not be asked for"):
+        registry.find("mean")
     assert "new" not in registry.known()
 
 

@@ -85,6 +85,8 @@ def find(name: str) -> Statistic:
     """The statistic of that name, which is none of every row's; InvalidArgument lists what there is."""
     if name in _known:
         return _known[name]
+    if name in BASIC:
+        raise InvalidArgument(f"every row has {name!r}; it need not be asked for.")
     near = difflib.get_close_matches(name, known(), n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
     raise InvalidArgument(

@@ -177,13 +177,16 @@ class Run:
     def audit(self) -> Audit:
         """For every site that was asked for: measured so many times, or never, and why.
 
-        A run that did not come to its end has none; then it tells of each module how many rows it has.
+        The watch notes it when it ends. Without it (the run goes on, was killed, or has recordings only) there is
+        what the rows tell: how many each module has.
         """
-        if (noted := self.meta.get("audit")) is not None:
+        meta = self.meta
+        if (noted := meta.get("audit")) is not None:
             return Audit(AuditEntry(site, fired, why) for site, fired, why in noted)
-        unknown = "no row of it was kept; why is not known, since the run did not come to its end"
-        counts = Counter(self.columns(kind="output", stat="count")["site"].tolist() if self.sites else ())
-        modules = [name for name, _ in self.meta.get("sites", [])]
+        unknown = "the run has no row of it, and no watch has noted why"
+        kinds = {one["kind"] for reader in self._readers for one in reader.series().values()}
+        counts = Counter(self.columns(kind="output", stat="count")["site"].tolist() if "output" in kinds else ())
+        modules = [name for name, _ in meta.get("sites", [])]
         return Audit(AuditEntry(name, counts[name], None if counts[name] else unknown) for name in modules)
 
     def to_pandas(self, *, histograms: bool = False, limit: int | str = "8GB") -> Any:

@@ -9,7 +9,7 @@ from hookline.rows import Rows, Series
 from hookline.runfiles.frames import Block, pack, unpack
 
 PLAIN_BYTES = 16 << 20
-"""So much is kept as it is. Compressing takes four times as long as the rest that is done for a row."""
+"""So much is kept as it is; what is older is compressed, which takes time in the training's own thread."""
 
 
 class History:
