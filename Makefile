@@ -58,7 +58,7 @@ VERSION := $(shell sed -n 's/^__version__ = "\(.*\)"$$/\1/p' src/hookline/versio
 setup: $(READY)
 
 # The stamp depends on what decides the contents of the environment, so set-up is quick when it stands.
-$(READY): pyproject.toml constraints.txt setup.py $(wildcard src/hookline/lines/_kernel*.[ch] src/hookline/backends/_*.c)
+$(READY): pyproject.toml constraints.txt setup.py $(wildcard src/hookline/*/_*.[ch])
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --constraint constraints.txt torch==2.13.0
 	rm -f src/hookline/*/_*.so # one of an older set-up may have another name, and would be found first

@@ -1,6 +1,6 @@
 """Builds what is written in C where there is a compiler; without one, hookline installs without it.
 
-Both parts are built for CPython's stable ABI: one wheel for each platform serves Python 3.11 and all later ones.
+All parts are built for CPython's stable ABI: one wheel for each platform serves Python 3.11 and all later ones.
 """
 
 import sys
@@ -42,6 +42,15 @@ kernel = Extension(
     py_limited_api=STABLE,
 )
 
+direct = Extension(
+    "hookline.lines._direct",
+    sources=["src/hookline/lines/_direct.c"],
+    extra_compile_args=BARE,
+    define_macros=[("Py_LIMITED_API", "0x030B0000")] if STABLE else [],
+    optional=True,
+    py_limited_api=STABLE,
+)
+
 again = Extension(
     "hookline.backends._again",
     sources=["src/hookline/backends/_again.c"],
@@ -52,7 +61,7 @@ again = Extension(
 )
 
 setup(
-    ext_modules=[kernel, again],
+    ext_modules=[kernel, direct, again],
     cmdclass={"build_ext": BuildLibrary},
     options={"bdist_wheel": {"py_limited_api": "cp311"}} if STABLE else {},
 )

@@ -10,6 +10,11 @@ from hookline.errors import InvalidArgument
 Schedule = Callable[[int], bool]
 
 
+def always(step: int) -> bool:
+    """True on every step."""
+    return True
+
+
 def every(n: int, *, offset: int = 0) -> Schedule:
     """True on steps offset, offset + n, offset + 2n, ...
 
@@ -60,11 +65,11 @@ def any_of(*schedules: Schedule) -> Schedule:
 def as_schedule(given: int | Schedule | None) -> Schedule:
     """A schedule from a number (every so many steps), from one, or from None (every step)."""
     if given is None:
-        return every(1)
+        return always
     if callable(given):
         return given
     if isinstance(given, int):
-        return every(given)
+        return always if given == 1 and not isinstance(given, bool) else every(given)
     raise InvalidArgument(
         f"every={given!r} is no schedule. Give a number of steps, or a function step -> bool such as "
         "hookline.schedule.first(100)."

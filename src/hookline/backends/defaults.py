@@ -163,6 +163,9 @@ class Defaults(Immediate):
     def address(self, tensor: Tensor, strided: bool = False) -> Address | None:
         return arrays.address(tensor, strided)
 
+    def exchange_of(self, tensor: Tensor) -> object | None:
+        return None
+
     def has_fractions(self, tensor: Tensor) -> bool:
         return self.host(tensor).dtype.kind not in "biu"
 

@@ -150,6 +150,10 @@ class Statistics(Protocol):
         With `strided` the layout is told even of values that lie behind each other.
         """
 
+    def exchange_of(self, tensor: Tensor) -> object | None:
+        """DLPack's table of C functions, which tell where the values lie; None where the framework has none, or
+        memory does not have the values as they are."""
+
     def has_fractions(self, tensor: Tensor) -> bool:
         """Whether its numbers are floating-point or complex, not whole or true and false."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from importlib.machinery import EXTENSION_SUFFIXES
@@ -16,9 +16,16 @@ from pathlib import Path
 from typing import Any
 
 from hookline import bins
+from hookline.backends.nouns import Tensor
 from hookline.backends.protocol import Address
 from hookline.errors import InvalidArgument
 from hookline.rows import HEADER
+
+reduce_tensor: Callable[[object, int, int, Tensor, int, int], bool] | None
+try:
+    from hookline.lines._direct import reduce as reduce_tensor
+except ImportError:  # there was no compiler when hookline was installed
+    reduce_tensor = None
 
 ABI = 1 * 10000 + bins.COUNT
 CODES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 3}
@@ -44,11 +51,11 @@ class Kernel:
         self._strided = library.hookline_reduce_strided
         address, number = ctypes.c_void_p, ctypes.c_int
         self._strided.argtypes = [address, number, address, address, number, number, address]
-        self._how = {
-            (name, histogram): code | level << 4 | histogram << 8
-            for name, code in CODES.items()
-            for histogram in (False, True)
-        }
+        self._plain, self._any_layout = (
+            ctypes.cast(function, ctypes.c_void_p).value or 0 for function in (self._reduce, self._strided)
+        )
+        self._any_dtype = [level << 4 | histogram << 8 for histogram in (0, 1)]
+        self._how = [{name: how | code for name, code in CODES.items()} for how in self._any_dtype]
 
     def reduce(self, address: Address, histogram: bool) -> Any:
         """The words of the result, as `Stats.from_words` reads them."""
@@ -59,18 +66,25 @@ class Kernel:
     def reduce_into(self, words: int, address: Address, histogram: bool) -> None:
         """Writes the words of the result to memory that is zero there."""
         pointer, count, dtype, layout = address
-        how = self._how[dtype, histogram]
+        how = self._how[histogram][dtype]
         if layout is None:
             self._reduce(pointer, count, how, words)
         else:
             self._call_strided(pointer, layout, -1, how, words)
+
+    def reduce_direct(self, exchange: object, tensor: Tensor, histogram: bool, words: int) -> bool:
+        """The same for a tensor that tells itself where it lies (`Backend.exchange_of`); whether it could."""
+        if reduce_tensor is None:
+            return False
+        how = self._any_dtype[histogram]
+        return reduce_tensor(exchange, self._plain, self._any_layout, tensor, how, words)
 
     def reduce_channels(self, address: Address, dim: int, histogram: bool) -> Any:
         """The words of one result for each index of `dim`, behind each other; `address` has its layout."""
         pointer, _, dtype, layout = address
         assert layout is not None
         words = (ctypes.c_int64 * ((HEADER + bins.COUNT * histogram) * layout[0][dim]))()
-        self._call_strided(pointer, layout, dim, self._how[dtype, histogram], _address(words))
+        self._call_strided(pointer, layout, dim, self._how[histogram][dtype], _address(words))
         return words
 
     def _call_strided(self, pointer: int, layout: Any, dim: int, how: int, words: int) -> None:

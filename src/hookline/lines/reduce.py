@@ -28,8 +28,7 @@ _backends: dict[type, Backend] = {}
 class Reduced:
     """The statistics of a tensor before they are collected; it does not keep the tensor.
 
-    `words` are memory that the kernel filled or a tensor on a device, in the layout of `_kernel.h`; None where the
-    kernel wrote to memory of the caller's.
+    `words` are memory that the kernel filled or a tensor on a device, in the layout of `_kernel.h`.
     """
 
     __slots__ = ("backend", "extra", "histogram", "scalars", "words")
@@ -40,13 +39,28 @@ class Reduced:
         self.scalars: Any = None
 
 
-def reduce(tensor: Tensor, histogram: bool = True, extra: Iterable[str] = (), into: int | None = None) -> Reduced:
+def reduced_into(words: int, tensor: Tensor, histogram: bool) -> bool:
+    """Whether the kernel could write the statistics of `tensor` to the address `words`, where there are zeros."""
+    kernel = active()
+    if kernel is None:
+        return False
+    backend = _backends.get(type(tensor)) or _backend_of(tensor)
+    exchange = backend.exchange_of(tensor)
+    if exchange is not None and kernel.reduce_direct(exchange, tensor, histogram, words):
+        return True
+    address = backend.address(tensor)
+    if address is None:
+        return False
+    kernel.reduce_into(words, address, histogram)
+    return True
+
+
+def reduce(tensor: Tensor, histogram: bool = True, extra: Iterable[str] = ()) -> Reduced:
     """The statistics of all values of `tensor`, to be read by `collect`.
 
     On the CPU it is one pass of the C kernel; elsewhere, or without the kernel, operations of the framework
     that stay on the device and wait for nothing. The tensor, autograd and random numbers are left alone.
-    `extra` names statistics of `hookline.lines.registry` that are computed from the tensor itself. Where `into` is
-    the address of memory with zeros, the kernel writes the words there.
+    `extra` names statistics of `hookline.lines.registry` that are computed from the tensor itself.
 
     >>> import torch
     >>> (stats,) = collect([reduce(torch.tensor([3.0, -4.0, float("nan")]))])
@@ -62,11 +76,7 @@ def reduce(tensor: Tensor, histogram: bool = True, extra: Iterable[str] = (), in
             tensor = backend.reducible(tensor)
             address = backend.address(tensor)
         if address is not None:
-            if into is None:
-                reduced = Reduced(backend, kernel.reduce(address, histogram), histogram)
-            else:
-                kernel.reduce_into(into, address, histogram)
-                reduced = Reduced(backend, None, histogram)
+            reduced = Reduced(backend, kernel.reduce(address, histogram), histogram)
     else:
         tensor = backend.reducible(tensor)
     if reduced is None:

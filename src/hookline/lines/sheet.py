@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from hookline import bins
 from hookline.backends.nouns import Tensor
-from hookline.lines.reduce import Reduced, fetched, reduce
+from hookline.lines.reduce import Reduced, fetched, reduce, reduced_into
 from hookline.lines.stats import Extra
 from hookline.rows import HEADER
 
@@ -40,17 +40,28 @@ class Sheet:
         self._width = HEADER + bins.COUNT * histogram
         self._words: Words = np.zeros((lines, self._width), np.int64)
         self._address, self._lines = self._words.ctypes.data, lines
+        self._apart = 8 * self._width
         self._next = count()
         self._elsewhere: dict[int, Reduced] = {}
 
     def reduce(self, tensor: Tensor, extra: Iterable[str] = ()) -> int:
         """The number of the line that has the tensor's statistics from now on."""
         line = next(self._next)
-        into = self._address + 8 * self._width * line if line < self._lines else None
-        reduced = reduce(tensor, self._histogram, extra, into)
-        if reduced.words is not None or reduced.scalars is not None:
-            self._elsewhere[line] = reduced
+        has_room = line < self._lines
+        if has_room and not extra and reduced_into(self._address + line * self._apart, tensor, self._histogram):
+            return line
+        self._elsewhere[line] = reduce(tensor, self._histogram, extra)
         return line
+
+    def fits(self, lines: int) -> bool:
+        """Whether it has room for so many lines, and not many more."""
+        return lines <= self._lines <= 2 * lines + 64
+
+    def clear(self, number: int) -> None:
+        """Forgets the first lines, which are all that are in use; nobody may reduce meanwhile."""
+        self._words[:number] = 0
+        self._next = count()
+        self._elsewhere = {}
 
     def read(self, number: int) -> tuple[Words, Mapping[int, Mapping[str, Extra]]]:
         """The first lines, after one transfer for each device; and what users' statistics found, by line."""
@@ -61,8 +72,7 @@ class Sheet:
         extras: dict[int, Mapping[str, Extra]] = {}
         some = {line: reduced for line, reduced in list(self._elsewhere.items()) if line < number}
         for line, (found, extra) in zip(some, fetched(list(some.values())), strict=True):
-            if found is not None:
-                words[line] = np.frombuffer(found, np.int64)
+            words[line] = np.frombuffer(found, np.int64)
             if extra:
                 extras[line] = extra
         return words, extras

@@ -13,7 +13,7 @@ from typing import Any
 
 from hookline.audit import Audit
 from hookline.backends.nouns import Model, Module, Tensor
-from hookline.backends.protocol import COUNTING, Backend, FunctionTap, Label, Placement, Rank
+from hookline.backends.protocol import COUNTING, Backend, FunctionTap, Label, Needs, Placement, Rank
 from hookline.backends.undoing import Undoing
 from hookline.errors import InvalidArgument
 from hookline.hooks.entering import Enterable
@@ -24,7 +24,7 @@ from hookline.hooks.session import Session, opened
 from hookline.recording.keeping import facts_of
 from hookline.reporting import report
 from hookline.rows import Curve, Row, Series
-from hookline.schedule import Schedule
+from hookline.schedule import Schedule, always
 from hookline.watching.audit import Seen, audited
 from hookline.watching.clock import StepClock
 from hookline.watching.handing import Handing
@@ -63,7 +63,12 @@ class Watch(Reading, Enterable, Undoing):
         self.grads = grads
         self.is_open = False
         self._clock = StepClock()
-        self.gathered = Gathered(wanted, backend.version)
+        self.gathered = Gathered(wanted, backend.version, len(targets))
+        self.number = self.session.number
+        self.tensor, self.backward_number = backend.tensor, backend.backward_number
+        self.needs = Needs(inputs=False, replaces=False, grads=grads, statistics=self.gathered.statistics)
+        self.forward = 0
+        """The number of the forward under way, by which sites know that their calls are counted from 0 again."""
         self._model, self._tree, self._targets = model, tree, targets
         self._schedule, self._table = schedule, table
         self._inputs, self._scaler, self._show_progress = inputs, scaler, progress
@@ -126,6 +131,16 @@ class Watch(Reading, Enterable, Undoing):
         return self._clock.now
 
     @property
+    def is_due(self) -> bool:
+        """Whether the next call of the model or of a part begins a new step."""
+        return self._clock.is_due
+
+    @property
+    def is_scaled(self) -> bool:
+        """Whether gradients have the factor of a GradScaler."""
+        return self._scaler is not None
+
+    @property
     def mode(self) -> str:
         """Whether the forward under way is one of training ("train") or not ("eval")."""
         if not self._clock.is_in_forward:  # a part is called without the model, as Lightning's training_step does
@@ -157,8 +172,7 @@ class Watch(Reading, Enterable, Undoing):
     def new_forward(self) -> None:
         """Another forward begins: calls are counted from 0 again. Needed where the model itself is not called."""
         self._clock.forget_forward()
-        for watcher in self._watchers:
-            watcher.new_forward()
+        self.forward += 1
 
     # The block
 
@@ -174,6 +188,7 @@ class Watch(Reading, Enterable, Undoing):
             raise
 
     def _begin(self) -> None:
+        self._audit = None
         self._line = line = callers_line()
         self._ops = None if self._chosen is None else WatchedOps(self, self._chosen)
         kind = FullWatcher if self._inputs else OutputWatcher
@@ -200,21 +215,27 @@ class Watch(Reading, Enterable, Undoing):
             self._handing = Handing(self)
 
     def _counting(self, label: Label) -> list[Placement]:
-        """The taps that are there on every step: on the model, and on its parts in case only these are called."""
+        """The taps that are there on every step: on the model, and on parts in case only these are called."""
         stepping = COUNTING._replace(statistics=self.gathered.statistics)
         begin = FunctionTap(self._forward_begins, label, after=False, kwargs=False, needs=stepping)
         end = FunctionTap(self._forward_ends, label, kwargs=False, rank=Rank.STOP, needs=stepping)
-        parts = {id(part): part for part in self.backend.children(self._model)}
-        part_begins = [
-            FunctionTap(self._part_begins, label, after=False, kwargs=False, needs=COUNTING) for _ in parts
-        ]
-        for tap in part_begins:
+        placements = [Placement(self._model, begin), Placement(self._model, end)]
+        for part in self._parts_that_tell_nothing():
+            tap = FunctionTap(self._part_begins, label, after=False, kwargs=False, needs=COUNTING)
             tap.may_miss = True  # where the model runs compiled, its own call tells
-        return [
-            Placement(self._model, begin),
-            Placement(self._model, end),
-            *(Placement(part, tap) for part, tap in zip(parts.values(), part_begins, strict=True)),
-        ]
+            placements.append(Placement(part, tap))
+        return placements
+
+    def _parts_that_tell_nothing(self) -> list[Module]:
+        """The parts of the model that may be called without anybody's being told: those that are not watched.
+
+        The watcher of a part tells, unless a step is not recorded, or operators are told before it.
+        """
+        parts = {id(part): part for part in self.backend.children(self._model)}
+        if self._schedule is always and self._chosen is None:
+            for target in self._targets:
+                parts.pop(id(target.module), None)
+        return list(parts.values())
 
     def _finish(self) -> None:
         """Ends the last step and takes the taps off; a second time does what the first was kept from."""
@@ -234,7 +255,7 @@ class Watch(Reading, Enterable, Undoing):
     def _close_account(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._watchers:
+        if self._watchers and self._audit is None:
             self._audit = self._account(error)
         self.left()
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import weakref
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from sys import getrefcount
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,6 +28,11 @@ Lines = NDArray[np.int64]
 
 _alone = Alone()
 """A step may end in one thread while another one adds to it."""
+
+COUNTS_EXACTLY = getattr(sys, "_is_gil_enabled", lambda: True)()
+"""Whether `getrefcount` tells all references: without the GIL, other threads count their own apart."""
+ONLY_HERE = 2
+"""What it tells of an object that one variable refers to."""
 
 
 class Visit:
@@ -65,30 +71,48 @@ class RowSpec(NamedTuple):
     channels: int | None = None
 
 
-class OpenStep(NamedTuple):
-    """What is known of the step under way: which lines of the sheet each row has, and what it has besides."""
+Entry = tuple[Key, int, Reduced | None]
+"""A tensor of a step: what it is a part of, its line of the sheet, and its channels if they are wanted."""
 
-    sheet: Sheet
-    lines: dict[Key, list[int]]
-    channels: dict[Key, list[Reduced]]
-    numbers: dict[tuple[Key, str], Any]
+
+class OpenStep:
+    """The step under way: the sheet with its statistics, and an entry for each tensor.
+
+    Threads append entries without a lock. When the step ends, the first `taken` of them are its own; who comes
+    later finds another step in its place (`Gathered.add`).
+    """
+
+    __slots__ = ("entries", "numbers", "sheet", "taken")
+
+    def __init__(self, sheet: Sheet) -> None:
+        self.sheet = sheet
+        self.entries: list[Entry] = []
+        self.numbers: dict[tuple[Key, str], Any] = {}
+        self.taken = 0
 
 
 class EndedStep(NamedTuple):
-    """The same of a step that is over: calls have their numbers. `size` lines of the sheet are in use."""
+    """The same of a step that is over: calls have their numbers. `size` lines of the sheet are in use.
+
+    Its sheet can be used again if it `is_nobodys`: no other thread is still about to write into it.
+    """
 
     sheet: Sheet
     size: int
     lines: dict[Series, list[int]]
     channels: dict[Series, list[Reduced]]
     numbers: dict[tuple[Series, str], Any]
+    is_nobodys: bool = False
 
 
 class Gathered:
     """The reductions of the step under way. Parts with one key, of micro-batches or of several
-    tensors of one output, are merged to what one pass over all of them would give."""
+    tensors of one output, are merged to what one pass over all of them would give.
 
-    def __init__(self, wanted: RowSpec, version: Callable[[Any], int]) -> None:
+    The first step has room for as many tensors as are `expected`, each other one for as many as there were before.
+    """
+
+    def __init__(self, wanted: RowSpec, version: Callable[[Any], int], expected: int = 0) -> None:
         self._wanted = wanted
         self._writes = version
         self._latest: tuple[weakref.ref[Any], int, Sheet, int] | None = None
@@ -99,14 +123,19 @@ class Gathered:
         functions = tuple(one.fn for one in found)
         on_host = None if active() is None else words_of
         self.statistics = StatsSpec(wanted.histogram, functions, wanted.channels, on_host)
-        self._step = self._new_step(0)
+        self._step = OpenStep(Sheet(wanted.histogram, expected))
+        self._spare: Sheet | None = None
+        self._added_before = 0
         self._known: dict[Series, Series] = {}
         self._series: list[Series] = []
-        self.additions = 0
-        """How many tensors were reduced so far, in all steps."""
 
     def __bool__(self) -> bool:
-        return bool(self._step.lines)
+        return bool(self._step.entries)
+
+    @property
+    def additions(self) -> int:
+        """How many tensors were reduced so far, in all steps."""
+        return self._added_before + len(self._step.entries)
 
     def add(self, key: Key, tensor: Tensor) -> None:
         """Reduces a tensor; nothing of it is kept but a few numbers, on its own device."""
@@ -114,33 +143,45 @@ class Gathered:
         channels = None
         if dim is not None and key.kind in OF_CALLS and tensor.ndim > dim:
             channels = reduce_channels(tensor, dim)
-        while not self._take(key, *self._line_of(tensor), channels):
-            pass  # the step ended meanwhile, in another thread: the tensor is one of the next
+        while True:
+            step, latest = self._step, self._latest
+            if (
+                latest is not None
+                and latest[0]() is tensor
+                and latest[1] == self._writes(tensor)
+                and latest[2] is step.sheet
+            ):
+                line = latest[3]  # a container hands on the very tensor that its last part returned
+            else:
+                line = self._reduced(step.sheet, tensor)
+            entry = key, line, channels
+            step.entries.append(entry)
+            if self._step is step or self._is_taken(step, entry):
+                return
+            # The step ended meanwhile, in another thread: the tensor is one of the next.
 
-    def _line_of(self, tensor: Tensor) -> tuple[Sheet, int]:
-        """Where the statistics of a tensor are."""
-        latest, sheet = self._latest, self._step.sheet
-        if (
-            latest is not None
-            and latest[0]() is tensor
-            and latest[1] == self._writes(tensor)
-            and latest[2] is sheet
-        ):
-            return sheet, latest[3]  # a container hands on the very tensor that its last part returned
-        line = self._reduced(sheet, tensor)
-        # Weak: a tensor that lives on makes the allocator fetch fresh memory for the next one.
-        # (The arrays of MXNet can't be referred to weakly.)
-        with suppress(TypeError):
-            self._latest = weakref.ref(tensor), self._writes(tensor), sheet, line
-        return sheet, line
+    @_alone
+    def _is_taken(self, step: OpenStep, entry: Entry) -> bool:
+        """Whether an ended step has this entry, or it came too late."""
+        return any(one is entry for one in step.entries[: step.taken])
 
     def _reduced(self, sheet: Sheet, tensor: Tensor) -> int:
         """The line of a tensor's reduction; of a user's statistics those that work on it."""
         try:
-            return sheet.reduce(tensor, self._on_tensors)
+            line = sheet.reduce(tensor, self._on_tensors)
         except Exception:
             if not self._on_tensors:
                 raise
+            line = self._reduced_in_part(sheet, tensor)
+        try:
+            # Weak: a tensor that lives on makes the allocator fetch fresh memory for the next one.
+            self._latest = weakref.ref(tensor), self._writes(tensor), sheet, line
+        except TypeError:  # the arrays of MXNet can't be referred to weakly
+            self._latest = None
+        return line
+
+    def _reduced_in_part(self, sheet: Sheet, tensor: Tensor) -> int:
+        """The same, where one of the user's statistics raises: it is left out from now on."""
         line = sheet.reduce(tensor)  # it is not the tensor
         for name in self._on_tensors:
             try:
@@ -154,17 +195,6 @@ class Gathered:
         self._on_tensors = tuple(other for other in self._on_tensors if other != name)
         report(f"watch: the statistic {name!r}", self._functions.get(name), error, "it is NaN from now on")
 
-    @_alone
-    def _take(self, key: Key, sheet: Sheet, line: int, channels: Reduced | None) -> bool:
-        step = self._step
-        if step.sheet is not sheet:
-            return False
-        self.additions += 1
-        step.lines.setdefault(key, []).append(line)
-        if channels is not None:
-            step.channels.setdefault(key, []).append(channels)
-        return True
-
     def forget_latest(self) -> None:
         """What comes next is reduced, also if it is the tensor that came last."""
         self._latest = None
@@ -176,24 +206,32 @@ class Gathered:
     def rows(self, step: int, rank: int) -> Rows:
         """The rows of the step, after one transfer for all of them; nothing is gathered any more."""
         self._latest = None
-        return self._rows(self._handed_over(), step, rank)
+        ended = self._handed_over()
+        rows = self._rows(ended, step, rank)
+        if ended.is_nobodys:
+            ended.sheet.clear(ended.size)
+            self._spare = ended.sheet
+        return rows
 
     def rows_so_far(self, step: int, rank: int) -> Rows:
         """The rows that the step would have if it ended now."""
         return self._rows(self._so_far(), step, rank)
 
-    def _new_step(self, lines: int) -> OpenStep:
-        return OpenStep(Sheet(self._wanted.histogram, lines), {}, {}, {})
-
     @_alone
     def _so_far(self) -> EndedStep:
+        self._step.taken = len(self._step.entries)
         return _ended(self._step)
 
     @_alone
     def _handed_over(self) -> EndedStep:
-        ended = _ended(self._step)
-        self._step = self._new_step(ended.size)
-        return ended
+        step, size = self._step, len(self._step.entries)
+        sheet, self._spare = self._spare, None
+        if sheet is None or not sheet.fits(size):
+            sheet = Sheet(self._wanted.histogram, size)
+        self._step = OpenStep(sheet)
+        step.taken = len(step.entries)
+        self._added_before += step.taken
+        return _ended(step)._replace(is_nobodys=COUNTS_EXACTLY and getrefcount(step) == ONLY_HERE)
 
     def _rows(self, ended: EndedStep, step: int, rank: int) -> Rows:
         words, extras = ended.sheet.read(ended.size)
@@ -238,12 +276,18 @@ def _ended(step: OpenStep) -> EndedStep:
     """What a step has, by the numbers of calls, which are final now: parts with one number go together."""
     lines: dict[Series, list[int]] = {}
     channels: dict[Series, list[Reduced]] = {}
-    for key, some in step.lines.items():
-        lines.setdefault(key.series, []).extend(some)
-    for key, parts in step.channels.items():
-        channels.setdefault(key.series, []).extend(parts)
+    size = 0
+    for key, line, part in step.entries[: step.taken]:
+        series = key.series
+        if (some := lines.get(series)) is None:
+            lines[series] = [line]
+        else:
+            some.append(line)
+        if part is not None:
+            channels.setdefault(series, []).append(part)
+        if line >= size:
+            size = line + 1
     numbers = {(key.series, name): number for (key, name), number in step.numbers.items()}
-    size = max((max(some) for some in lines.values()), default=-1) + 1
     return EndedStep(step.sheet, size, lines, channels, numbers)
 
 

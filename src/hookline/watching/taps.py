@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from hookline.backends.protocol import Label, Listening, Needs, Placement, Tap
 from hookline.hooks.pending import call_number
 from hookline.hooks.select import Target
+from hookline.hooks.session import opened
 from hookline.hooks.site_tap import SiteTap
 from hookline.trees import leaves
 from hookline.watching.steps import Key, Visit
@@ -29,16 +30,20 @@ class SiteWatcher:
     needs: Needs
     elsewhere = 0
     """How many calls belonged to other blocks."""
+    fired = heard = repeats = 0
+    """Over all steps, for the audit."""
+    broken: str | None = None
+    remark: str | None = None
+    ended = 0
+    """How many calls have ended in the forward under way."""
+    forward = -1
+    """The number of the forward that the visits are of."""
 
     def __init__(self, watch: Watch, target: Target, label: Label) -> None:
         super().__init__()
         self.watch, self.target, self.label = watch, target, label
+        self.needs = watch.needs
         self.visits: list[Visit] = []
-        self.ended = 0
-        self.fired = self.heard = self.repeats = 0  # over all steps, for the audit
-        self.broken: str | None = None
-        self.remark: str | None = None
-        self.needs = Needs(inputs=False, replaces=False, grads=watch.grads, statistics=watch.gathered.statistics)
 
     @property
     def under_way(self) -> int:
@@ -48,18 +53,19 @@ class SiteWatcher:
     def placements(self) -> list[Placement]:
         raise NotImplementedError
 
-    def new_forward(self) -> None:
-        """Calls are counted from 0 again."""
-        self.visits, self.ended = [], 0
-
     def visit(self) -> tuple[Visit, bool]:
         """The call under way, and whether it repeats an earlier one, which is then the one that is meant."""
-        backend = self.watch.backend
-        if backend.in_recompute(bool(self.visits)):
+        watch = self.watch
+        backend = watch.backend
+        if watch.is_due and not backend.in_recompute(True):
+            watch.finish_step()  # a part is called without the model
+        if self.forward != watch.forward:  # calls are counted from 0 again
+            self.forward, self.visits, self.ended = watch.forward, [], 0
+        if watch.backward_number() != -1 and backend.in_recompute(bool(self.visits)):
             self.repeats += 1
-            earlier = backend.recomputed(self.visits) if self.watch.grads else None
+            earlier = backend.recomputed(self.visits) if watch.grads else None
             return earlier or (self.visits[-1] if self.visits else Visit(0, 0)), True
-        visit = Visit(len(self.visits), backend.sequence_number() if self.watch.grads else 0)
+        visit = Visit(len(self.visits), backend.sequence_number() if watch.grads else 0)
         self.visits.append(visit)
         return visit, False
 
@@ -71,15 +77,19 @@ class SiteWatcher:
     def hear(self, key: Key, numbers: list[int], grad: Any) -> None:
         if self.watch.is_open:
             self.heard += 1
-            self.reduce(key, grad, scaled=True)
+            self.reduce(key, grad, scaled=self.watch.is_scaled)
 
     def reduce(self, key: Key, tree: Any, *, scaled: bool = False) -> None:
         """Adds the statistics of every tensor in `tree`; a failure is reported once and ends this site's."""
         if self.broken is not None:
             return
+        watch = self.watch
         try:
-            for leaf in leaves(tree, self.watch.backend.tensor):
-                self.watch.gathered.add(key, self.watch.unscaled(leaf) if scaled else leaf)
+            if type(tree) is watch.tensor and not scaled:
+                watch.gathered.add(key, tree)
+                return
+            for leaf in leaves(tree, watch.tensor):
+                watch.gathered.add(key, watch.unscaled(leaf) if scaled else leaf)
         except Exception as error:  # whatever it is, training goes on
             failed = f"({key.kind}) failed and stops: {type(error).__name__}: {error}"
             self.broken = f"measuring it {failed}"
@@ -96,20 +106,23 @@ class OutputWatcher(SiteWatcher, Tap):
 
     def __call__(self, module: Any, args: Any, output: Any) -> Any:
         references = getrefcount(output)
-        if not self.watch.session.sees_this_context(while_leaving=True):
+        watch = self.watch
+        # What `Session.sees_this_context` does, written out: it would be another frame on every call.
+        mine = opened()
+        if mine and watch.number not in mine:
             self.elsewhere += 1
             return None
         if self.broken is not None:
             return None
         visit, repeated = self.visit()
-        key = Key(self.target.name, "output", visit, self.watch.mode)
+        mode = watch.mode
         if not repeated:
             self.count(visit)
-            self.reduce(key, output)
-        if not self.watch.grads:
+            self.reduce(Key(self.target.name, "output", visit, mode), output)
+        if not watch.grads:
             return None
-        hear = partial(self.hear, key._replace(kind="grad_output"))
-        new = self.watch.backend.heard(output, hear, call_number(self, module, args), references)
+        hear = partial(self.hear, Key(self.target.name, "grad_output", visit, mode))
+        new = watch.backend.heard(output, hear, call_number(self, module, args), references)
         return None if new is output else new
 
 

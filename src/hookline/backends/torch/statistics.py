@@ -38,6 +38,14 @@ CHUNK = 1 << 22
 """Values that are widened to float64 at a time, so that a large tensor does not take several times its memory."""
 
 
+_exchange = getattr(Tensor, "__dlpack_c_exchange_api__", None)  # torch 2.10 and later
+
+
+def exchange_of(tensor: Tensor) -> object | None:
+    """DLPack's table of C functions for a plain tensor; None for any other, and before torch had it."""
+    return None if type(tensor) not in _PLAIN or tensor.is_neg() else _exchange
+
+
 def address(tensor: Tensor, strided: bool = False) -> Address | None:
     """Where the values of a CPU tensor lie; None where the C kernel can't read them."""
     if compat.tracer() is not None:

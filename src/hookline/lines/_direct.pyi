@@ -1,0 +1,3 @@
+from hookline.backends.nouns import Tensor
+
+def reduce(exchange: object, plain: int, strided: int, tensor: Tensor, how: int, words: int, /) -> bool: ...

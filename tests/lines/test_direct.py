@@ -1,0 +1,134 @@
+"""The kernel called on tensors directly: the same words as by their addresses; refused where memory misleads."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hookline import bins
+from hookline.backends.torch import BACKEND
+from hookline.lines import kernel
+from hookline.lines.kernel import reduce_tensor
+from hookline.lines.reduce import reduce, reduced_into
+from hookline.lines.sheet import Sheet
+from hookline.lines.stats import Stats
+from hookline.rows import HEADER
+
+pytestmark = pytest.mark.skipif(
+    kernel.active() is None or reduce_tensor is None or BACKEND.exchange_of(torch.ones(1)) is None,
+    reason="there is no C kernel here, or torch has no table of DLPack's functions",
+)
+
+
+def directly(tensor, histogram):
+    words = np.zeros(HEADER + bins.COUNT * histogram, np.int64)
+    exchange = BACKEND.exchange_of(tensor)
+    done = exchange is not None and kernel.active().reduce_direct(exchange, tensor, histogram, words.ctypes.data)
+    return words if done else None
+
+
+LAYOUTS = {
+    "in order": lambda t: t,
+    "turned": lambda t: t.transpose(0, 1),
+    "every other": lambda t: t[:, ::2],
+    "a part": lambda t: t[1:, 1:],
+    "repeated": lambda t: t[:1].expand(5, -1, -1),
+    "channels last": lambda t: t[None].contiguous(memory_format=torch.channels_last),
+    "one value": lambda t: t[:1, :1, :1],
+    "none": lambda t: t[:0],
+    "a scalar": lambda t: t.sum(),
+}
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    dtype=st.sampled_from([torch.float32, torch.float64, torch.float16, torch.bfloat16]),
+    layout=st.sampled_from(sorted(LAYOUTS)),
+    shape=st.tuples(*[st.integers(1, 9)] * 3),
+    histogram=st.booleans(),
+    needs_gradient=st.booleans(),
+)
+def test_the_words_are_those_of_the_address(dtype, layout, shape, histogram, needs_gradient):
+    tensor = LAYOUTS[layout](torch.randn(shape, dtype=torch.float32).to(dtype).requires_grad_(needs_gradient))
+    words = directly(tensor, histogram)
+    address = BACKEND.address(tensor)
+    expected = np.frombuffer(kernel.active().reduce(address, histogram), np.int64)
+    assert words is not None and words.tolist() == expected.tolist()
+
+
+def test_many_values_and_a_parameter_are_read_too():
+    assert Stats.from_words(directly(torch.ones(100_000), False)).count == 100_000
+    assert Stats.from_words(directly(torch.nn.Parameter(torch.ones(3)), True)).mean == 1.0
+
+
+REFUSED = {
+    "whole numbers": lambda: torch.arange(5),
+    "complex": lambda: torch.ones(3, dtype=torch.complex64),
+    "eight bits": lambda: torch.ones(3).to(torch.float8_e4m3fn),
+    "sparse": lambda: torch.eye(3).to_sparse(),
+    "nested": lambda: torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]),
+    "meta": lambda: torch.ones(3, device="meta"),
+    "sign to be turned": lambda: torch.tensor([1.0 + 2.0j]).conj().imag,
+    "without memory": lambda: torch._efficientzerotensor(3),
+    "nine dims": lambda: torch.ones(*[2] * 9).permute(8, *range(8)),
+    "a subclass": lambda: torch.ones(3).as_subclass(type("Own", (torch.Tensor,), {})),
+}
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+@pytest.mark.parametrize("kind", sorted(REFUSED))
+def test_what_memory_does_not_have_as_it_is_is_asked_another_way(kind):
+    tensor = REFUSED[kind]()
+    assert directly(tensor, False) is None
+
+
+@pytest.mark.parametrize(
+    "kind", ["whole numbers", "sign to be turned", "without memory", "nine dims", "a subclass"]
+)
+def test_it_is_reduced_all_the_same(kind):
+    tensor = REFUSED[kind]()
+    sheet = Sheet(histogram=False, lines=4)
+    line = sheet.reduce(tensor)
+    words, _ = sheet.read(line + 1)
+    plain = tensor.as_subclass(torch.Tensor).resolve_neg().double() + 0.0
+    assert Stats.from_words(words[line]).mean == plain.mean().item()
+    assert Stats.from_words(words[line]).count == plain.numel()
+
+
+def test_inside_of_a_transform_it_is_no_error():
+    seen = []
+
+    def looked_at(x):
+        seen.append(directly(x, False))
+        return x * 2
+
+    torch.func.vmap(looked_at)(torch.ones(3, 2))
+    torch.func.grad(lambda x: looked_at(x).sum())(torch.ones(2))
+    assert seen == [None, None]
+
+
+def test_wrong_arguments_are_told():
+    with pytest.raises(TypeError, match="expected 6 arguments, got 1"):
+        reduce_tensor(1)
+    with pytest.raises(ValueError, match="invalid PyCapsule"):
+        reduce_tensor(object(), 0, 0, torch.ones(1), 0, 0)
+
+
+def test_without_the_extension_the_address_is_asked_for(monkeypatch):
+    monkeypatch.setattr(kernel, "reduce_tensor", None)
+    words = np.zeros(HEADER, np.int64)
+    assert reduced_into(words.ctypes.data, torch.ones(4), False)
+    assert words.tolist() == np.frombuffer(reduce(torch.ones(4), False).words, np.int64).tolist()
+
+
+def test_a_sheet_that_was_cleared_is_as_new():
+    sheet = Sheet(histogram=True, lines=3)
+    for n in range(5):
+        sheet.reduce(torch.full((n + 1,), float(n)))
+    sheet.clear(5)
+    line = sheet.reduce(torch.tensor([2.0, 2.0]))
+    words, extras = sheet.read(1)
+    expected = np.frombuffer(reduce(torch.tensor([2.0, 2.0])).words, np.int64)
+    assert line == 0 and not extras and words[0].tolist() == expected.tolist()
+    assert not sheet.read(3)[0][1:].any()
