@@ -117,7 +117,7 @@ def select(tree: ModuleTree, condition: Any) -> list[Target]:
     if condition is None:
         return [tree.target("")]
     if isinstance(condition, str) and condition == "**":
-        return [tree.target(names[0]) for names in tree.names_of.values()]
+        return [Target(first, tree.modules[first], tuple(others)) for first, *others in tree.names_of.values()]
     chosen = where(condition).names(tree)
     targets: dict[int, Target] = {}
     for name, module in tree.modules.items():

@@ -123,6 +123,12 @@ class SiteRecord(Recorded):
 
     op = ""
     """The operator's name, `aten.convolution`, where the site is one and no module."""
+    # Defaults of the class, as those of Call: there is a site for every module.
+    why: str | None = None
+    _remark: str | None = None  # what looking may have changed
+    _repeats = 0  # forwards that repeated an earlier call
+    _param_grads: dict[str, Any] | None = None
+    _no_param_grads: Unsupported | None = None  # what reading them raises, where there can't be any
 
     def __init__(self, name: str, aliases: tuple[str, ...], store: Store | None) -> None:
         self.name = name
@@ -130,11 +136,6 @@ class SiteRecord(Recorded):
         self._outputs: list[tuple[int, Any]] = []
         self._store = store
         self._calls: list[Call] = []
-        self.why: str | None = None
-        self._remark: str | None = None  # what looking may have changed
-        self._repeats = 0  # forwards that repeated an earlier call
-        self._param_grads: dict[str, Any] | None = None
-        self._no_param_grads: Unsupported | None = None  # what reading them raises, where there can't be any
 
     @property
     def calls(self) -> list[Call]:
@@ -155,6 +156,11 @@ class SiteRecord(Recorded):
     def _has_calls(self) -> bool:
         """Whether there is a call; it makes none of what events left."""
         return bool(self._outputs or self._calls)
+
+    @property
+    def _latest_output(self) -> Any:
+        """The stored output of the last call, of which there is one."""
+        return self._outputs[-1][1] if self._outputs else self._calls[-1]._output
 
     @property
     def output(self) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from hookline.audit import times
@@ -10,6 +11,7 @@ from hookline.hooks.reasons import describe_error, joined, no_gradient, why_sile
 from hookline.hooks.select import ModuleTree
 
 if TYPE_CHECKING:
+    from hookline.recording.calls import SiteRecord
     from hookline.recording.recorder import Recorder
 
 
@@ -18,29 +20,45 @@ def explain(
 ) -> None:
     """Writes into each site of a finished recording what its audit has to say."""
     fired = recorder.recording.names
-    last = fired[-1] if fired else ""
-    silent = {site.record.name for site in recorder._sites if not site.record.calls}
+    silent = {site.record.name for site in recorder._sites if not site.record._has_calls}
     not_kept = recorder._store.not_kept
     for site in recorder._sites:
         record = site.record
-        if calls := record.calls:
-            without = [call for call in calls if not call._grads_out] if recorder._grads else []
-            missing = no_gradient(len(without), len(calls), recorder._store.backward_ran) if without else None
-            record.why = joined(missing, backend.why_no_numbers(calls[-1]._output))
+        if record._has_calls:
+            why = backend.why_no_numbers(record._latest_output)
+            if recorder._grads:
+                why = joined(_without_gradients(recorder, record), why)
         elif stopped:
-            record.why = f"the forward was stopped after {last!r}, before it was reached"
+            why = f"the forward was stopped after {(fired or [''])[-1]!r}, before it was reached"
         elif site.under_way:
-            record.why = f"its forward did not come to an end: {describe_error(error)}"
+            why = f"its forward did not come to an end: {describe_error(error)}"
         elif error is not None:
-            record.why = f"the block was left before it was called: {describe_error(error)}"
+            why = f"the block was left before it was called: {describe_error(error)}"
         elif site.elsewhere:
-            record.why = f"its {site.elsewhere} calls came from threads or tasks with recordings of their own"
+            why = f"its {site.elsewhere} calls came from threads or tasks with recordings of their own"
         else:
-            record.why = why_silent(backend, tree, record.name, fired, silent)
-        repeats = f"its forward was repeated {times(record._repeats)} in a backward" if record._repeats else None
-        doubts = dict.fromkeys(call._doubt for call in record.calls)
-        record.why = joined(record.why, record._remark, *doubts, not_kept.get(record.name), repeats)
+            why = why_silent(backend, tree, record.name, fired, silent)
+        if record._remark or record._repeats or recorder._grads or not_kept:
+            why = joined(
+                why, record._remark, *_doubts(recorder, record), not_kept.get(record.name), _repeats(record)
+            )
+        if why is not None:
+            record.why = why
     for name, remark in backend.remarks(tree.modules).items():
-        site_record = recorder.recording._asked.get(name)
-        if site_record is not None and site_record.calls:
-            site_record.why = joined(site_record.why, remark)
+        asked = recorder.recording._asked.get(name)
+        if asked is not None and asked._has_calls:
+            asked.why = joined(asked.why, remark)
+
+
+def _without_gradients(recorder: Recorder, record: SiteRecord) -> str | None:
+    without = sum(not call._grads_out for call in record.calls)
+    return no_gradient(without, len(record.calls), recorder._store.backward_ran)
+
+
+def _doubts(recorder: Recorder, record: SiteRecord) -> Iterable[str | None]:
+    """What a backward found to remark of the calls, each sentence once."""
+    return dict.fromkeys(call._doubt for call in record.calls) if recorder._grads else ()
+
+
+def _repeats(record: SiteRecord) -> str | None:
+    return f"its forward was repeated {times(record._repeats)} in a backward" if record._repeats else None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import weakref
+from functools import cached_property
 from operator import attrgetter
 from types import TracebackType
 from typing import Any
@@ -67,6 +68,7 @@ class Recorder(Enterable, Undoing):
         ]
         self._waiting = {site.record.name for site in self._sites} if stop else None
         self._entered = self._is_open = False
+        self._line = ""
         self._ops: RecordedOps | None = None
         self._model: Any = None
         self.recording = Recording([site.record for site in self._sites], backend.name)
@@ -89,11 +91,8 @@ class Recorder(Enterable, Undoing):
     def _begin(self) -> None:
         if self._store.budget is not None:
             self._store.budget.open()
-        line = callers_line()
-        placements: list[Placement] = []
-        for site in self._sites:
-            site.label = Label("record", "recording", site.record.name, line)
-            placements += site.placements()
+        self._line = line = callers_line()
+        placements = [placement for site in self._sites for placement in site.placements()]
         # It is left from the last line to the first: the session and the taps, what there is to say, the run.
         if self._keeping is not None:
             self.noted(self._keeping.close)
@@ -121,8 +120,9 @@ class Recorder(Enterable, Undoing):
             explain(self, self._tree, self._backend, stopped=stopped, error=error)
             if self._ops is not None:
                 self._ops.explain()
-        for site in self._sites:
-            site.forget_calls_under_way()
+        if self._inputs or self._grads:
+            for site in self._sites:
+                site.forget_calls_under_way()
         # A recording outlives its model: what refers to modules goes now.
         self._tree, self._model, self._sites = None, None, []
         if self._is_open:
@@ -156,7 +156,6 @@ class Recorder(Enterable, Undoing):
 class _SiteRecorder:
     """What is known of one site while it is recorded; a tap itself, since there is one for every module."""
 
-    label: Label
     rank: Rank
     needs: Needs
     elsewhere = 0
@@ -171,6 +170,10 @@ class _SiteRecorder:
         if recorder._rank is not Rank.OBSERVE:
             self.rank = recorder._rank
 
+    @cached_property
+    def label(self) -> Label:  # made when asked for, which is seldom: there is one for every module
+        return Label("record", "recording", self.record.name, self.recorder._line)
+
     @property
     def under_way(self) -> int:
         """How many calls were entered and never left, where that is known."""
@@ -183,7 +186,7 @@ class _SiteRecorder:
         raise NotImplementedError
 
 
-class _OutputRecorder(_SiteRecorder, Tap):
+class _OutputRecorder(_SiteRecorder, Tap):  # type: ignore[override]  # of its label
     """Records the outputs of one site."""
 
     kwargs = False

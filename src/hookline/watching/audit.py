@@ -45,7 +45,7 @@ def _sites(seen: Seen) -> list[tuple[SiteWatcher, str | None]]:
     silent = {one.target.name for one in seen.watchers if not one.fired}
     any_gradient = any(one.heard for one in seen.watchers)
     changed = seen.backend.remarks(seen.tree.modules)
-    found = []
+    found: list[tuple[SiteWatcher, str | None]] = []
     for one in seen.watchers:
         name = one.target.name
         if not one.fired:
@@ -54,15 +54,12 @@ def _sites(seen: Seen) -> list[tuple[SiteWatcher, str | None]]:
             found.append((one, joined(why, one.broken)))
             continue
         without = one.fired if one.watch.grads and not one.heard else 0
+        if not (without or one.broken or one.remark or one.repeats or name in changed):
+            found.append((one, None))  # as nearly always
+            continue
         repeats = f"its forward was repeated {times(one.repeats)} in a backward" if one.repeats else None
-        remarks = [
-            no_gradient(without, one.fired, any_gradient),
-            one.broken,
-            one.remark,
-            repeats,
-            changed.get(name),
-        ]
-        found.append((one, joined(*remarks)))
+        missing = no_gradient(without, one.fired, any_gradient)
+        found.append((one, joined(missing, one.broken, one.remark, repeats, changed.get(name))))
     return found
 
 

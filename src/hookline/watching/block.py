@@ -79,7 +79,8 @@ class Watch(Reading, Enterable, Undoing):
         self._watchers: list[SiteWatcher] = []
         self._chosen = ops
         self._ops: WatchedOps | None = None
-        self._line = ""
+        self.line = ""
+        """Where the block was entered."""
         self._scale: float | None = None
         self._mode = "train"
         self._recorded = False  # any step was one to be recorded
@@ -189,18 +190,17 @@ class Watch(Reading, Enterable, Undoing):
 
     def _begin(self) -> None:
         self._audit = None
-        self._line = line = callers_line()
+        self.line = line = callers_line()
         self._ops = None if self._chosen is None else WatchedOps(self, self._chosen)
         kind = FullWatcher if self._inputs else OutputWatcher
-        self._watchers = [
-            kind(self, target, Label("watch", "watching", target.name, line)) for target in self._targets
-        ]
+        self._watchers = [kind(self, target) for target in self._targets]
         # It is left from the last line to the first: the session, what counts, the last step, the sinks.
         self.noted(self._forget)
         self.push(self._close_account)
         self.push(self._close_account)
         self.noted(self._table.close)
-        self._table.open({"model": type(self._model).__qualname__, **facts_of(self.backend, self._targets)})
+        if self._table.has_sinks:
+            self._table.open({"model": type(self._model).__qualname__, **facts_of(self.backend, self._targets)})
         self.noted(self._finish)
         self.backend.attach(self, self._counting(Label("watch", "call count", "", line)))
         self.backend.hear_steps(self, self._model, self._before_step, self._after_step)
@@ -260,13 +260,10 @@ class Watch(Reading, Enterable, Undoing):
         self.left()
 
     def _forget(self) -> None:
-        """Watchers refer to the watch, and taps that call one to that: no cycle is left."""
-        for watcher in self._watchers:
-            if isinstance(watcher, FullWatcher):
-                watcher.pending.drained()
-            for _, tap in watcher.placements():
-                if isinstance(tap, FunctionTap):
-                    tap.fn = _nothing
+        """Watchers refer to the watch: no cycle is left, nor what belongs to calls that never ended."""
+        if self._inputs:
+            for watcher in self._watchers:
+                watcher.forget_calls_under_way()
         self._watchers, self._ops = [], None
 
     # What happens in a step
@@ -368,7 +365,7 @@ class Watch(Reading, Enterable, Undoing):
             self.backend.attach(self._taps, placements)
             if self._ops is not None:
                 targets = {target.name: target.module for target in self._targets}
-                label = Label("watch", "watching of operators", "", self._line)
+                label = Label("watch", "watching of operators", "", self.line)
                 self.backend.hook_operators(self._taps, self._model, targets, self._ops, label)
         elif not wanted and self._taps is not None:
             self._taps.close()
@@ -377,7 +374,3 @@ class Watch(Reading, Enterable, Undoing):
 
 def _never(step: int) -> bool:
     return False
-
-
-def _nothing(*told: Any) -> None:
-    """What a tap does when its watch is over."""

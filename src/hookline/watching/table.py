@@ -33,6 +33,11 @@ class Table:
         self._offered: Rows | None = None
 
     @property
+    def has_sinks(self) -> bool:
+        """Whether rows go anywhere but to memory."""
+        return bool(self._sinks)
+
+    @property
     def revises(self) -> bool:
         """Whether a sink takes a step again that it has already, so that a step may be handed over early."""
         return any(getattr(sink, "revises", False) for sink in self._sinks)

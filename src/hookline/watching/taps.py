@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from functools import partial
+from functools import cached_property, partial
 from sys import getrefcount
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +26,6 @@ _Call = tuple[Key | None, Visit]
 class SiteWatcher:
     """What is known of one site while it is watched; a tap itself, since there is one for every module."""
 
-    label: Label
     needs: Needs
     elsewhere = 0
     """How many calls belonged to other blocks."""
@@ -39,16 +38,23 @@ class SiteWatcher:
     forward = -1
     """The number of the forward that the visits are of."""
 
-    def __init__(self, watch: Watch, target: Target, label: Label) -> None:
+    def __init__(self, watch: Watch, target: Target) -> None:
         super().__init__()
-        self.watch, self.target, self.label = watch, target, label
+        self.watch, self.target = watch, target
         self.needs = watch.needs
         self.visits: list[Visit] = []
+
+    @cached_property
+    def label(self) -> Label:  # made when asked for, which is seldom: there is one for every module
+        return Label("watch", "watching", self.target.name, self.watch.line)
 
     @property
     def under_way(self) -> int:
         """How many calls were entered and never left, where that is known."""
         return 0
+
+    def forget_calls_under_way(self) -> None:
+        """Lets go of calls that never came to their end."""
 
     def placements(self) -> list[Placement]:
         raise NotImplementedError
@@ -96,7 +102,7 @@ class SiteWatcher:
             warnings.warn(f"watching {key.site!r} {failed}", stacklevel=2)
 
 
-class OutputWatcher(SiteWatcher, Tap):
+class OutputWatcher(SiteWatcher, Tap):  # type: ignore[override]  # of its label
     """Reduces the outputs of one site and, where asked, the gradients of these."""
 
     kwargs = False
@@ -131,14 +137,17 @@ class FullWatcher(SiteTap, SiteWatcher):
 
     while_leaving = True
 
-    def __init__(self, watch: Watch, target: Target, label: Label) -> None:
+    def __init__(self, watch: Watch, target: Target) -> None:
         SiteTap.__init__(self)
-        SiteWatcher.__init__(self, watch, target, label)
+        SiteWatcher.__init__(self, watch, target)
         self.session = watch.session
         self.memory = watch.backend.site_memory(target.module)
         self.needs = self.needs._replace(inputs=True)
         # One for all steps: taps that are known already need no new program where one is compiled.
-        self._entrance = self.entrance(label, self.needs)
+        self._entrance = self.entrance(self.label, self.needs)
+
+    def forget_calls_under_way(self) -> None:
+        self.pending.drained()
 
     def placements(self) -> list[Placement]:
         return [Placement(self.target.module, self._entrance), Placement(self.target.module, self)]

@@ -27,8 +27,13 @@ def walk(module: nn.Module, name: str = "", above: tuple[int, ...] = ()) -> Iter
         return
     dot = f"{name}." if name else ""
     for child, part in module._modules.items():
-        if part is not None and id(part) not in above:
-            yield from walk(part, dot + child, (*above, id(module)))
+        if part is None or id(part) in above:
+            continue
+        inner = uncompiled(part)
+        if inner._modules:
+            yield from walk(inner, dot + child, (*above, id(module)))
+        else:
+            yield dot + child, inner
 
 
 def why_silent(modules: dict[str, Any], name: str, silent: Collection[str] = ()) -> str | None:

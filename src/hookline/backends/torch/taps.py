@@ -74,7 +74,8 @@ class _Placed:
 
     def __init__(self, placements: list[Placement]) -> None:
         self._attached = Attached(placements)
-        self._entries: list[tuple[weakref.ref[nn.Module], bool, int]] = []
+        self._entries: list[tuple[weakref.ref[nn.Module], bool, bool, int]] = []
+        """The module, whether after its forward, whether there is a note beside the entry, and its key."""
         self._is_there = False
 
     @changing
@@ -88,7 +89,8 @@ class _Placed:
         for module, tap in placements:
             hooks, flags = hook_dicts(module, after=tap.after)
             key = number if number not in hooks else fresh_hook_id()
-            self._entries.append((weakref.ref(module), tap.after, key))
+            is_noted = tap.kwargs or tap.always_called
+            self._entries.append((weakref.ref(module), tap.after, is_noted, key))
             put_in_order(tap)
             if isinstance(tap, FunctionTap):
                 tap.count = 2 + tap.kwargs + tap.after
@@ -110,12 +112,13 @@ class _Placed:
     def remove(self) -> None:
         if not self._is_there:
             return
-        for held, after, key in self._entries:
+        for held, after, is_noted, key in self._entries:
             if (module := held()) is not None:
                 hooks, flags = hook_dicts(module, after=after)
                 hooks.pop(key, None)
-                flags.pop(key, None)
-                always_called(module).pop(key, None)
+                if is_noted:
+                    flags.pop(key, None)
+                    always_called(module).pop(key, None)
         attached.discard(self._attached)
         if not attached:
             before_registering(None)
