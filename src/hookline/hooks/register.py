@@ -12,6 +12,7 @@ from typing import Any
 from hookline.backends import resolve
 from hookline.backends.nouns import Model, Module
 from hookline.backends.protocol import Backend, Label, Placement, Rank, Tap
+from hookline.backends.tap import GONE
 from hookline.errors import HooklineError
 from hookline.hooks.gradients import InputGradients, OutputGradients
 from hookline.hooks.handles import Handle, attached
@@ -192,8 +193,11 @@ class PreHook(HookTap):
 
 class PreHookWithKwargs(HookTap):
     after = False
+    whole_calls_only = False  # it looks itself: a wrapper would be another frame on every call
 
-    def __call__(self, module: Module, args: Any, kwargs: Any) -> Any:
+    def __call__(self, module: Module, args: Any, kwargs: Any = GONE) -> Any:
+        if kwargs is GONE:
+            return None
         try:
             new = self.hook(module, args, kwargs)
         except HooklineError:
@@ -219,7 +223,11 @@ class PostHook(HookTap):
 
 
 class PostHookWithKwargs(HookTap):
-    def __call__(self, module: Module, args: Any, kwargs: Any, output: Any) -> Any:
+    whole_calls_only = False  # it looks itself
+
+    def __call__(self, module: Module, args: Any, kwargs: Any, output: Any = GONE) -> Any:
+        if output is GONE:
+            return None
         try:
             new = self.hook(module, args, kwargs, output)
         except HooklineError:
