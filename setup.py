@@ -43,8 +43,8 @@ kernel = Extension(
 )
 
 direct = Extension(
-    "hookline.lines._direct",
-    sources=["src/hookline/lines/_direct.c"],
+    "hookline.backends._direct",
+    sources=["src/hookline/backends/_direct.c"],
     extra_compile_args=BARE,
     define_macros=[("Py_LIMITED_API", "0x030B0000")] if STABLE else [],
     optional=True,

@@ -23,7 +23,7 @@ from hookline.rows import HEADER
 
 reduce_tensor: Callable[[object, int, int, Tensor, int, int], bool] | None
 try:
-    from hookline.lines._direct import reduce as reduce_tensor
+    from hookline.backends._direct import reduce as reduce_tensor
 except ImportError:  # there was no compiler when hookline was installed
     reduce_tensor = None
 

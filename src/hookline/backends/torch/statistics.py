@@ -18,7 +18,7 @@ from hookline.backends.arrays import MAX_DIMS
 from hookline.backends.protocol import Address
 from hookline.backends.torch import compat
 from hookline.backends.torch.unseen import unseen
-from hookline.backends.torch.values import laid_bare
+from hookline.backends.torch.values import EXCHANGE, laid_bare
 from hookline.bins import HIGHEST, LOWEST, MANTISSA_BITS, SIDE
 from hookline.errors import Unsupported
 from hookline.rows import HEADER
@@ -38,12 +38,9 @@ CHUNK = 1 << 22
 """Values that are widened to float64 at a time, so that a large tensor does not take several times its memory."""
 
 
-_exchange = getattr(Tensor, "__dlpack_c_exchange_api__", None)  # torch 2.10 and later
-
-
 def exchange_of(tensor: Tensor) -> object | None:
     """DLPack's table of C functions for a plain tensor; None for any other, and before torch had it."""
-    return None if type(tensor) not in _PLAIN or tensor.is_neg() else _exchange
+    return None if type(tensor) not in _PLAIN or tensor.is_neg() else EXCHANGE
 
 
 def address(tensor: Tensor, strided: bool = False) -> Address | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict, deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -30,12 +30,23 @@ from hookline.backends.torch.unseen import unseen
 from hookline.errors import Unsupported
 from hookline.trees import leaves
 
+copy_directly: Callable[[object, torch.Tensor, int], torch.Tensor | None] | None
+try:
+    from hookline.backends._direct import copy as copy_directly
+except ImportError:  # there was no compiler when hookline was installed
+    copy_directly = None
+
+EXCHANGE = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
+"""DLPack's table of C functions, in versions of torch that have one."""
+
 LARGE = 64 * 1024
 """Below this many bytes the allocator hands out memory that is warm already."""
 
 _inference_mode = torch.is_inference_mode_enabled
 _STRIDED = torch.strided
 _unknown_versions = itertools.count(-1, -1)
+
+_COPIES = copy_directly is not None and EXCHANGE is not None
 
 Key = tuple[torch.Size, tuple[int, ...], torch.dtype]
 
@@ -89,7 +100,12 @@ def snapshot(tensor: torch.Tensor, device: Any = None, dtype: Any = None) -> tor
     It is an ordinary tensor even when taken in inference mode, so that it can be used anywhere. Inside the
     transforms of torch.func it is what they compute with: under vmap all of the batch, in dims in front.
     """
-    if type(tensor) is not torch.Tensor and is_exporting():
+    if type(tensor) is torch.Tensor:
+        if _COPIES and device is dtype is None and not (tensor.is_neg() or _inference_mode()):
+            copy = copy_directly(EXCHANGE, tensor, LARGE)  # type: ignore[misc]
+            if copy is not None:
+                return copy
+    elif is_exporting():
         raise not_exported("a recording")
     if is_seen(tensor):
         with laid_bare(tensor) as bare:

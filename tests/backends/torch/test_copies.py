@@ -1,0 +1,149 @@
+"""Copies of small tensors, which are made beside torch: right, alone in their memory, and seen by nobody."""
+
+import copy
+import gc
+import pickle
+
+import pytest
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from hookline.backends.torch import values
+from hookline.backends.torch.values import EXCHANGE, LARGE, copy_directly, snapshot
+
+needs_table = pytest.mark.skipif(
+    copy_directly is None or EXCHANGE is None, reason="no compiler was here, or torch has no table of DLPack's"
+)
+
+DTYPES = [
+    *(torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16),
+    *(torch.int8, torch.uint8, torch.uint16, torch.uint32, torch.uint64, torch.bool),
+]
+OTHERS = [torch.complex64, torch.complex128, torch.float8_e4m3fn, torch.float8_e5m2]
+SHAPES = [(), (0,), (1,), (3, 0, 2), (5,), (2, 3), (1, 4, 1), (2, 1, 3, 2)]
+
+
+def some(shape, dtype):
+    return (torch.randn(shape) * 3).abs().to(dtype)
+
+
+@needs_table
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_a_plain_tensor_is_copied_directly(shape, dtype):
+    tensor = some(shape, dtype)
+    kept = copy_directly(EXCHANGE, tensor, LARGE)
+    assert kept.shape == tensor.shape and kept.dtype == tensor.dtype and kept.stride() == tensor.stride()
+    assert torch.equal(kept, tensor) and type(kept) is torch.Tensor and kept.is_contiguous()
+    assert kept.data_ptr() % 64 == 0 or not kept.numel()
+    before = kept.clone()
+    tensor.zero_()
+    assert torch.equal(kept, before)
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES, *OTHERS], ids=str)
+@pytest.mark.parametrize("how", [lambda t: t, lambda t: t.mT, lambda t: t[:, ::2], lambda t: t[:1].expand(4, -1)])
+def test_a_snapshot_is_equal_whichever_way_it_is_made(dtype, how):
+    tensor = how(some((4, 6), dtype))
+    kept = snapshot(tensor)
+    assert torch.equal(kept.to(torch.complex128), tensor.to(torch.complex128))
+    assert kept.shape == tensor.shape and kept.dtype == tensor.dtype
+    assert kept.untyped_storage().data_ptr() != tensor.untyped_storage().data_ptr()
+
+
+def test_signs_that_are_to_be_turned_are_turned():
+    z = torch.tensor([1.0 + 2.0j])
+    assert snapshot(z.conj().imag).item() == -2.0 and snapshot(torch._neg_view(torch.ones(2))).tolist() == [-1, -1]
+    assert snapshot(z.conj()).item() == 1.0 - 2.0j
+    assert snapshot(torch._efficientzerotensor(3)).tolist() == [0, 0, 0]
+
+
+def test_a_copy_is_an_ordinary_tensor():
+    kept = snapshot(torch.randn(3, 4, requires_grad=True) * 2)
+    assert not kept.requires_grad and kept.is_leaf and kept._version == 0
+    assert torch.equal(pickle.loads(pickle.dumps(kept)), kept) and torch.equal(copy.deepcopy(kept), kept)
+    assert torch.equal(torch.from_numpy(kept.numpy()), kept)
+    kept.requires_grad_().sum().backward()
+    assert kept.grad is not None
+    kept.grad.add_(1)
+    with torch.inference_mode():
+        made = snapshot(torch.ones(2))
+    assert not made.is_inference()
+    made.add_(1)
+
+
+def test_a_part_outlives_the_copy():
+    part = snapshot(torch.arange(1000.0))[500:502]
+    gc.collect()
+    assert part.tolist() == [500.0, 501.0]
+
+
+@needs_table
+def test_memory_is_given_back():
+    resource = pytest.importorskip("resource")
+    tensor = torch.ones(15_000)
+    for _ in range(100):
+        snapshot(tensor)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for _ in range(20_000):  # 1.2 GB in all
+        snapshot(tensor)
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    assert grown < 100_000  # KB
+
+
+class Seen(TorchDispatchMode):
+    def __init__(self):
+        super().__init__()
+        self.names = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.names.append(str(func))
+        return func(*args, **(kwargs or {}))
+
+
+def test_no_mode_sees_a_copy():
+    tensor = torch.ones(3)
+    with Seen() as seen:
+        kept = snapshot(tensor)
+    assert seen.names == [] and torch.equal(kept, tensor)
+
+
+def test_transforms_do_not_wrap_a_copy():
+    kept = []
+
+    def f(x):
+        kept.append(snapshot(x))
+        return (x * 2).sum()
+
+    torch.func.vmap(f)(torch.arange(6.0).reshape(3, 2))
+    torch.func.grad(f)(torch.ones(2))
+    assert [tuple(one.shape) for one in kept] == [(3, 2), (2,)]
+    assert kept[0].tolist() == [[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]]
+
+
+def test_a_function_mode_does_not_change_a_copy():
+    class Twice(TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            result = func(*args, **(kwargs or {}))
+            return result * 2 if isinstance(result, torch.Tensor) else result
+
+    tensor = torch.ones(3)
+    with Twice():
+        kept = snapshot(tensor)
+    assert kept.tolist() == [1.0, 1.0, 1.0]
+
+
+def test_without_the_extension_copies_are_the_same(monkeypatch):
+    monkeypatch.setattr(values, "_COPIES", False)
+    tensor = torch.randn(3, 4, requires_grad=True) * 2
+    kept = snapshot(tensor)
+    assert torch.equal(kept, tensor) and not kept.requires_grad
+
+
+@needs_table
+def test_what_is_large_is_left_to_the_pool():
+    assert copy_directly(EXCHANGE, torch.ones(LARGE // 4), LARGE) is None
+    assert copy_directly(EXCHANGE, torch.ones(LARGE // 4 - 1), LARGE) is not None
+    with pytest.raises(TypeError, match="expected 3 arguments, got 2"):
+        copy_directly(EXCHANGE, torch.ones(1))
