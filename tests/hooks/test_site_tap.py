@@ -131,4 +131,6 @@ def test_a_recording_of_outputs_has_one_frame_of_its_own_for_each_call():
     model, x = nn.Sequential(nn.Linear(3, 2), nn.ReLU()), torch.ones(1, 3)
     with hookline.record(model), torch.no_grad():
         frames = frames_of(lambda: model(x))
-    assert sorted(set(frames)) == ["_OutputRecorder.__call__", "is_seen", "snapshot"] and len(frames) == 9
+    by_c = ["_OutputRecorder.__call__", "snapshot"]  # the copy itself is made in C where torch tells of its memory
+    assert sorted(set(frames)) in (by_c, [by_c[0], "is_seen", by_c[1]])
+    assert frames.count(by_c[0]) == frames.count("snapshot") == 3

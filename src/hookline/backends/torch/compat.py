@@ -11,7 +11,7 @@ import logging
 import sys
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import cache, wraps
 from operator import attrgetter, methodcaller
@@ -244,19 +244,33 @@ def listen(tensor: torch.Tensor, fn: Callable[[torch.Tensor], Any]) -> None:
     node._register_hook_dict(tensor)
 
 
+def listen_to_leaf(parameter: torch.nn.Parameter, tap: Callable[[torch.Tensor], Any], number: int) -> None:
+    """The same for a parameter, under a number from `fresh_hook_id`."""
+    if parameter._backward_hooks is None:
+        parameter._backward_hooks = OrderedDict()  # torch looks into it in each backward from now on
+    hooks = parameter._backward_hooks
+    hooks[number if number not in hooks else fresh_hook_id()] = tap
+
+
 def note_hook(undoing: Undoing, owner: Any, name: str, tap: Any) -> None:
     """Before torch registers `tap` among the hooks that `owner` has under that name: notes to take it off.
 
     The handle that torch returns does the same, but an interrupt may come before anybody has it.
     """
-    undoing.noted(_take_off, weakref.ref(owner), name, tap)
+    note_hooks(undoing, name, [(owner, tap)])
 
 
-def _take_off(held: Callable[[], Any], name: str, tap: Any) -> None:
-    hooks = getattr(held(), name, None) or {}
-    for key, hook in list(hooks.items()):
-        if hook is tap or getattr(hook, "hook", None) is tap:  # torch wraps some
-            hooks.pop(key, None)
+def note_hooks(undoing: Undoing, name: str, taps: Iterable[tuple[Any, Any]]) -> None:
+    """The same for several, each (owner, tap)."""
+    undoing.noted(_take_off, [(weakref.ref(owner), tap) for owner, tap in taps], name)
+
+
+def _take_off(held: list[tuple[Callable[[], Any], Any]], name: str) -> None:
+    for owner, tap in held:
+        hooks = getattr(owner(), name, None) or {}
+        for key, hook in list(hooks.items()):
+            if hook is tap or getattr(hook, "hook", None) is tap:  # torch wraps some
+                hooks.pop(key, None)
 
 
 ON_GRADIENT, ON_ACCUMULATION = "_backward_hooks", "_post_accumulate_grad_hooks"

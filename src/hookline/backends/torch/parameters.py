@@ -2,26 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 from torch import nn
 from torch.nn.parameter import UninitializedParameter
 
-from hookline.backends.protocol import FunctionTap, Label
+from hookline.backends.protocol import FunctionTap, Label, Tap
 from hookline.backends.torch.compat import (
     ON_ACCUMULATION,
     ON_GRADIENT,
     as_plain_tensors,
     current_node,
+    fresh_hook_id,
+    listen_to_leaf,
     node_number,
     note_hook,
+    note_hooks,
 )
 from hookline.backends.torch.modules import walk
 from hookline.backends.undoing import Undoing
 from hookline.errors import InvalidArgument
+
+
+class _GradientTap(Tap):
+    """Hears the gradient of one parameter."""
+
+    kwargs = False
+
+    def __init__(self, sink: Callable[[str, torch.Tensor], None], name: str, label: Label) -> None:
+        self.sink, self.name, self.label = sink, name, label
+
+    def __call__(self, grad: torch.Tensor) -> None:
+        if grad is not None:  # compiled code tells of parameters without a gradient, too
+            self.sink(self.name, grad)
 
 
 def hear_parameters(
@@ -31,17 +46,27 @@ def hear_parameters(
 
     A lazy module's parameters are the same tensors once they have a size, and keep their hooks.
     """
-    for name, parameter in module.named_parameters(recurse=False):
-        if parameter.requires_grad:
-            tap = FunctionTap(partial(_heard, sink, name), label)
-            note_hook(undoing, parameter, ON_GRADIENT, tap)
+    heard = [
+        (parameter, _GradientTap(sink, name, label))
+        for name, parameter in _own_parameters(module)
+        if parameter.requires_grad
+    ]
+    if not heard:
+        return
+    note_hooks(undoing, ON_GRADIENT, heard)
+    number = fresh_hook_id()
+    for parameter, tap in heard:
+        if type(parameter) is nn.Parameter:
+            listen_to_leaf(parameter, tap, number)
+        else:
             with as_plain_tensors():  # one without a size allows nearly nothing
                 parameter.register_hook(tap)  # type: ignore[no-untyped-call]
 
 
-def _heard(sink: Callable[[str, torch.Tensor], None], name: str, grad: torch.Tensor) -> None:
-    if grad is not None:  # compiled code tells of parameters without a gradient, too
-        sink(name, grad)
+def _own_parameters(module: nn.Module) -> Iterable[tuple[str, torch.Tensor]]:
+    if type(module).named_parameters is not nn.Module.named_parameters:
+        return module.named_parameters(recurse=False)
+    return {id(one): (name, one) for name, one in reversed(module._parameters.items()) if one is not None}.values()
 
 
 def hear_accumulated(
