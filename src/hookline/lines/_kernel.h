@@ -15,8 +15,10 @@
 
 #if defined(__GNUC__) || defined(__clang__)
 #define PREFETCH(address) __builtin_prefetch(address)
+#define INLINE static inline __attribute__((always_inline))
 #else
 #define PREFETCH(address)
+#define INLINE static inline
 #endif
 
 #ifdef _WIN32
@@ -51,8 +53,8 @@ typedef struct {
 /* A result is a Header and, where a histogram is asked for, BINS counters right behind it. */
 #define HIST(header) ((int64_t *)((header) + 1))
 
-/* The moments of a block are taken about `shift`, one of its values: with s1 = sum(x - shift) and
-   s2 = sum((x - shift)^2), s2 - s1^2/n loses at most a factor n of double precision, whatever the mean. */
+/* The moments of a block are taken about `shift`: s1 = sum(x - shift), s2 = sum((x - shift)^2). If that is one of its
+   values, s2 - s1^2/n loses at most a factor n of double precision, whatever the mean. */
 typedef struct {
     double shift, s1, s2, min, max;
     int64_t finite, zeros, near_zero, nan, inf;
@@ -76,6 +78,12 @@ static inline uint64_t bits64(double x) {
 static inline float float_of(uint32_t u) {
     float x;
     memcpy(&x, &u, 4);
+    return x;
+}
+
+static inline double double_of(uint64_t u) {
+    double x;
+    memcpy(&x, &u, 8);
     return x;
 }
 
