@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hookline.lines import Stats, collect, kernel, reduce
+from hookline.lines.reduce import reduce_difference
 
 DTYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
 ODD = [0.0, -0.0, math.nan, math.inf, -math.inf, 1e-40, -1e-44, 5e-324, 6e-8, 0.05, -0.05]
@@ -74,6 +75,13 @@ def test_many_values(x):
     follows(x, True)
 
 
+@pytest.mark.parametrize("more", [0, 1, 15, 16, 17, 4095])
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_the_end_of_many_values(dtype, more):
+    x = torch.randn(5 * 4096 + more, generator=torch.Generator().manual_seed(more)).to(dtype)
+    follows(x, True)
+
+
 @settings(deadline=None, max_examples=40)
 @given(parts=st.lists(tensors(st.integers(1, 9000)), min_size=2, max_size=12), exponent=st.integers(-20, 20))
 def test_values_that_change_on_the_way(parts, exponent):
@@ -103,3 +111,43 @@ def test_a_processor_that_flushes_denormals(x):
     finally:
         torch.set_flush_denormal(False)
     assert bytes(found.words) == bytes(wanted.words())
+
+
+def near(x, seed):
+    """What a step could have made of x: most values are close to what they were, some are the same."""
+    random = torch.Generator().manual_seed(seed)
+    moved = x.double() * (1 + 0.01 * torch.randn(len(x), generator=random, dtype=torch.float64))
+    return torch.where(torch.rand(len(x), generator=random) < 0.3, x, moved.to(x.dtype))
+
+
+@pytest.mark.parametrize("histogram", [False, True])
+@settings(deadline=None, max_examples=80)
+@given(before=tensors(st.integers(2, 20_000)), seed=st.integers(0, 9))
+def test_a_difference_that_is_not_made(histogram, before, seed):
+    after = near(before, seed)
+    made, found = reduce(after - before, histogram), reduce_difference(after, before, histogram)
+    assert bytes(found.words) == bytes(made.words)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_differences_of_halves_are_rounded_as_torch_does(dtype):
+    every = torch.arange(2**16, dtype=torch.int32).to(torch.uint16).view(dtype)
+    random = torch.Generator().manual_seed(0)
+    for _ in range(20):
+        other = every[torch.randperm(2**16, generator=random)]
+        made, found = reduce(every - other), reduce_difference(every, other, True)
+        assert bytes(found.words) == bytes(made.words)
+
+
+def test_what_does_not_lie_side_by_side_is_not_subtracted():
+    x = torch.randn(4, 3, 5, 5)
+    other = x.to(memory_format=torch.channels_last)
+    assert reduce_difference(x, x.clone(), False) is not None
+    assert reduce_difference(other, other.clone(), False) is not None
+    for after, before in [(x, other), (x, x.double()), (x, x.reshape(12, 25)), (x[:, :2], x[:, :2].clone())]:
+        assert reduce_difference(after, before, False) is None
+    torch.set_flush_denormal(True)
+    try:
+        assert reduce_difference(x, x.clone(), False) is None
+    finally:
+        torch.set_flush_denormal(False)

@@ -1,13 +1,15 @@
 /* All statistics of a tensor in one pass over its memory. Called through ctypes, which releases the GIL;
    no state outside of the arguments and the stack, no threads, no Python.h.
 
-   hookline_reduce takes contiguous memory, hookline_reduce_strided any layout, and statistics per channel. */
+   hookline_reduce takes contiguous memory, hookline_reduce_difference two of them, hookline_reduce_strided any layout, and
+   statistics per channel. */
 #include "_kernel_avx2.h"
 #include "_kernel_blocks.h"
 #include "_kernel_layout.h"
 
 typedef struct {
     int dtype, avx2;
+    const char *less;  /* what is subtracted, value by value; NULL for nothing */
     Header *out;
     int64_t *hist;     /* where counts go at once; NULL without a histogram */
     Tally *tally;      /* where they are gathered first, for many values; NULL for few */
@@ -17,6 +19,12 @@ typedef struct {
     double shift; /* for the moments of the next block */
 #endif
 } Job;
+
+typedef union { /* a block of any dtype */
+    double f64[BLOCK];
+    float f32[BLOCK];
+    uint16_t half[BLOCK];
+} Values;
 
 /* Chan's way to put the moments of two parts together. Inline, as `add`: between code with AVX2 and such without, the
    processor waits. */
@@ -254,12 +262,37 @@ static void make_room(Job *job) {
 #endif
 }
 
+typedef void (*Subtract)(const void *, const void *, int, void *);
+
+static Subtract subtract_of(const Job *job) {
+#ifdef HAVE_AVX2_PATH
+    if (job->avx2 && job->dtype == F16) return subtract_f16_avx2;
+    if (job->avx2 && job->dtype == BF16) return subtract_bf16_avx2;
+#endif
+    return job->dtype == F32   ? subtract_f32
+           : job->dtype == F64 ? subtract_f64
+           : job->dtype == F16 ? subtract_f16
+                               : subtract_bf16;
+}
+
+static int is_aligned(const void *data, int dtype) { return (uintptr_t)data % (unsigned)size_of(dtype) == 0; }
+
 static void take(Job *job, const char *data, int64_t n) {
     const Take take_block = take_of(job);
-    const int bytes = size_of(job->dtype);
+    const Subtract subtract = subtract_of(job);
+    const int bytes = size_of(job->dtype), aligned = is_aligned(data, job->dtype);
+    Values made; /* it never leaves the cache */
     for (int64_t at = 0; at < n; at += BLOCK) {
+        int count = n - at < BLOCK ? (int)(n - at) : BLOCK;
+        const void *block = data + at * bytes;
         make_room(job);
-        take_block(job, data + at * bytes, n - at < BLOCK ? (int)(n - at) : BLOCK);
+        if (job->less) {
+            subtract(block, job->less + at * bytes, count, &made);
+            block = &made;
+        } else if (!aligned) {
+            block = memcpy(&made, block, (size_t)(count * bytes));
+        }
+        take_block(job, block, count);
     }
 #ifdef HAVE_AVX2_PATH
     if (job->hist && job->avx2 && job->dtype != F64) settle(job);
@@ -282,9 +315,11 @@ static Job begin(Header *out, int how) {
     if (before & FLUSHING) _mm_setcsr(before & ~FLUSHING)
 #define DENORMALS_AS_BEFORE \
     if (before & FLUSHING) _mm_setcsr(before)
+#define FLUSHES (_mm_getcsr() & FLUSHING)
 #else
 #define DENORMALS_SEEN
 #define DENORMALS_AS_BEFORE
+#define FLUSHES 0
 #endif
 
 API int hookline_abi(void) { return ABI * 10000 + BINS; }
@@ -343,18 +378,25 @@ API void hookline_reduce(const void *data, int64_t n, int how, Header *out) {
     DENORMALS_AS_BEFORE;
 }
 
+/* The same of the differences of two such memories. Returns 0, or 1 where nothing was done: they are not aligned, or the
+   processor takes denormals for zeros and a difference would be another one than elsewhere. */
+API int hookline_reduce_difference(const void *data, const void *less, int64_t n, int how, Header *out) {
+    if (FLUSHES || !is_aligned(data, DTYPE_OF(how)) || !is_aligned(less, DTYPE_OF(how))) return 1;
+    Job job = begin(out, how);
+    job.less = less;
+    take_all(&job, data, n);
+    return 0;
+}
+
 static void gather(Job *job, const char *data, const int64_t *offsets, int n) {
-    union {
-        double f64[BLOCK];
-        float f32[BLOCK];
-        uint16_t half[BLOCK];
-    } block;
+    Values block;
+    /* Not by pointers to values: these need not be aligned. */
     if (job->dtype == F64)
-        for (int i = 0; i < n; i++) block.f64[i] = ((const double *)data)[offsets[i]];
+        for (int i = 0; i < n; i++) memcpy(&block.f64[i], data + 8 * offsets[i], 8);
     else if (job->dtype == F32)
-        for (int i = 0; i < n; i++) block.f32[i] = ((const float *)data)[offsets[i]];
+        for (int i = 0; i < n; i++) memcpy(&block.f32[i], data + 4 * offsets[i], 4);
     else
-        for (int i = 0; i < n; i++) block.half[i] = ((const uint16_t *)data)[offsets[i]];
+        for (int i = 0; i < n; i++) memcpy(&block.half[i], data + 2 * offsets[i], 2);
     take(job, (const char *)&block, n);
 }
 

@@ -28,7 +28,7 @@
 #endif
 
 /* The layout of Header in kernel.py, and of the bins in bins.py; ABI grows with every change. */
-#define ABI 1
+#define ABI 2
 
 enum { F32 = 0, F64 = 1, F16 = 2, BF16 = 3 };
 enum { BASELINE = 1, AVX2_LEVEL = 2 };
@@ -114,5 +114,21 @@ static inline float widen_half(uint16_t h) {
 }
 
 static inline float widen_bfloat(uint16_t h) { return float_of((uint32_t)h << 16); }
+
+/* To the nearest, to the even one of two. */
+static inline uint16_t narrow_bfloat(float x) {
+    uint32_t u = bits32(x);
+    if (x != x) return 0x7fc0;
+    return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
+}
+
+static inline uint16_t narrow_half(float x) {
+    uint32_t u = bits32(x), size = u & 0x7fffffff, sign = u >> 16 & 0x8000;
+    if (x != x) return 0x7e00;
+    if (size >= 0x47800000) return (uint16_t)(sign | 0x7c00);
+    if (size < 0x38800000) /* a denormal: 0.5 has the last place that a half has there, so that the sum is rounded to it */
+        return (uint16_t)(sign | (bits32(float_of(size) + 0.5f) - bits32(0.5f)));
+    return (uint16_t)(sign | (size + 0xfff + (size >> 13 & 1) - (112u << 23)) >> 13);
+}
 
 #endif

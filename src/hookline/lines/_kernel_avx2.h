@@ -18,6 +18,20 @@
 #define STEP 16 /* values that a loop takes at a time */
 #define WHOLE(n) ((n) / STEP * STEP)
 
+SUBTRACT(subtract_bf16_avx2, uint16_t, widen_bfloat, narrow_bfloat, AVX2)
+
+AVX2 static void subtract_f16_avx2(const void *from, const void *less, int n, void *to) {
+    const uint16_t *x = from, *y = less;
+    uint16_t *d = to;
+    int i = 0;
+    for (; i + 8 <= n; i += 8) {
+        __m256 a = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(x + i)));
+        __m256 b = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(y + i)));
+        _mm_storeu_si128((__m128i *)(d + i), _mm256_cvtps_ph(_mm256_sub_ps(a, b), _MM_FROUND_TO_NEAREST_INT));
+    }
+    subtract_f16(x + i, y + i, n - i, d + i);
+}
+
 /* What to know of a dtype's bits. A magnitude without its last `shift` bits is its key; with `bias` it is the key of the
    same value as fp32, if that is a normal number. */
 typedef struct {

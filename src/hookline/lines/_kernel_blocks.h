@@ -128,4 +128,18 @@ static void without(Block *b, double stand_in, double limit, int64_t nan, int64_
     if (stand_in <= limit && stand_in >= -limit) b->near_zero -= gone;
 }
 
+/* Differences, rounded as the dtype has them. */
+#define SUBTRACT(NAME, T, WIDEN, NARROW, TARGET)                                              \
+    TARGET static void NAME(const void *from, const void *less, int n, void *to) {            \
+        const T *x = from, *y = less;                                                         \
+        T *d = to;                                                                            \
+        for (int i = 0; i < n; i++) d[i] = NARROW(WIDEN(x[i]) - WIDEN(y[i]));                 \
+    }
+#define AS_IT_IS(x) (x)
+
+SUBTRACT(subtract_f32, float, AS_IT_IS, AS_IT_IS, )
+SUBTRACT(subtract_f64, double, AS_IT_IS, AS_IT_IS, )
+SUBTRACT(subtract_f16, uint16_t, widen_half, narrow_half, )
+SUBTRACT(subtract_bf16, uint16_t, widen_bfloat, narrow_bfloat, )
+
 #endif

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from hookline import bins
 from hookline.backends.nouns import Tensor
-from hookline.lines.reduce import Reduced, fetched, reduce
+from hookline.lines.reduce import Reduced, fetched, reduce, reduce_difference
 from hookline.lines.stats import Extra
 from hookline.rows import HEADER
 
@@ -45,12 +45,26 @@ class Sheet:
 
     def reduce(self, tensor: Tensor, extra: Iterable[str] = ()) -> int:
         """The number of the line that has the tensor's statistics from now on."""
-        line = next(self._next)
-        into = self._address + 8 * self._width * line if line < self._lines else None
+        line, into = self._next_line()
         reduced = reduce(tensor, self._histogram, extra, into)
         if reduced.words is not None or reduced.scalars is not None:
             self._elsewhere[line] = reduced
         return line
+
+    def reduce_difference(self, after: Tensor, before: Tensor) -> int | None:
+        """The same of `after - before`; None, and a line that stays empty, where that has to be made first."""
+        line, into = self._next_line()
+        reduced = reduce_difference(after, before, self._histogram, into)
+        if reduced is None:
+            return None
+        if reduced.words is not None:
+            self._elsewhere[line] = reduced
+        return line
+
+    def _next_line(self) -> tuple[int, int | None]:
+        """A line, and where it lies, if there is room for it."""
+        line = next(self._next)
+        return line, self._address + 8 * self._width * line if line < self._lines else None
 
     def read(self, number: int) -> tuple[Words, Mapping[int, Mapping[str, Extra]]]:
         """The first lines, after one transfer for each device; and what users' statistics found, by line."""

@@ -117,6 +117,17 @@ class Gathered:
         while not self._take(key, *self._line_of(tensor), channels):
             pass  # the step ended meanwhile, in another thread: the tensor is one of the next
 
+    def add_difference(self, key: Key, after: Tensor, before: Tensor) -> bool:
+        """Reduces `after - before` without making it; False where it has to be made, for `add`."""
+        while not self._on_tensors:
+            sheet = self._step.sheet
+            line = sheet.reduce_difference(after, before)
+            if line is None:
+                return False
+            if self._take(key, sheet, line, None):
+                return True
+        return False
+
     def _line_of(self, tensor: Tensor) -> tuple[Sheet, int]:
         """Where the statistics of a tensor are."""
         latest, sheet = self._latest, self._step.sheet

@@ -81,6 +81,7 @@ class TorchBackend(Immediate):
     gathered = staticmethod(values.gathered)
     shares_memory = staticmethod(values.shares_memory)
     address = staticmethod(statistics.address)
+    side_by_side = staticmethod(statistics.side_by_side)
     reducible = staticmethod(statistics.reducible)
     reduced_on_device = staticmethod(statistics.reduced_on_device)
     scalars = staticmethod(statistics.scalars)
