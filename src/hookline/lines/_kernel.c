@@ -266,13 +266,18 @@ typedef void (*Subtract)(const void *, const void *, int, void *);
 
 static Subtract subtract_of(const Job *job) {
 #ifdef HAVE_AVX2_PATH
-    if (job->avx2 && job->dtype == F16) return subtract_f16_avx2;
-    if (job->avx2 && job->dtype == BF16) return subtract_bf16_avx2;
+    static const Subtract avx2[] = {
+        [F32] = subtract_f32_avx2, [F64] = subtract_f64, [F16] = subtract_f16_avx2, [BF16] = subtract_bf16_avx2};
+    if (job->avx2) return avx2[job->dtype];
 #endif
-    return job->dtype == F32   ? subtract_f32
-           : job->dtype == F64 ? subtract_f64
-           : job->dtype == F16 ? subtract_f16
-                               : subtract_bf16;
+    static const Subtract baseline[] = {
+        [F32] = subtract_f32, [F64] = subtract_f64, [F16] = subtract_f16, [BF16] = subtract_bf16};
+    return baseline[job->dtype];
+}
+
+/* Has memory work on the next block, while this one is reduced from the cache. */
+static void fetch(const char *data, int64_t from, int64_t end) {
+    for (int64_t at = from; at < end && at < from + BLOCK * 4; at += 64) PREFETCH(data + at);
 }
 
 static int is_aligned(const void *data, int dtype) { return (uintptr_t)data % (unsigned)size_of(dtype) == 0; }
@@ -289,6 +294,8 @@ static void take(Job *job, const char *data, int64_t n) {
         if (job->less) {
             subtract(block, job->less + at * bytes, count, &made);
             block = &made;
+            fetch(data, (at + count) * bytes, n * bytes);
+            fetch(job->less, (at + count) * bytes, n * bytes);
         } else if (!aligned) {
             block = memcpy(&made, block, (size_t)(count * bytes));
         }

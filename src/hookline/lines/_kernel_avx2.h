@@ -18,7 +18,29 @@
 #define STEP 16 /* values that a loop takes at a time */
 #define WHOLE(n) ((n) / STEP * STEP)
 
-SUBTRACT(subtract_bf16_avx2, uint16_t, widen_bfloat, narrow_bfloat, AVX2)
+SUBTRACT(subtract_f32_avx2, float, AS_IT_IS, AS_IT_IS, AVX2)
+/* narrow_bfloat(x - y) in each lane; x and y are bfloats with 16 zero bits behind them. */
+AVX2 INLINE __m256i bfloat_difference(__m256i x, __m256i y) {
+    __m256 d = _mm256_sub_ps(_mm256_castsi256_ps(x), _mm256_castsi256_ps(y));
+    __m256i bits = _mm256_castps_si256(d), odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+    __m256i found = _mm256_srli_epi32(_mm256_add_epi32(_mm256_add_epi32(bits, odd), _mm256_set1_epi32(0x7fff)), 16);
+    __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(d, d, _CMP_UNORD_Q));
+    return _mm256_blendv_epi8(found, _mm256_set1_epi32(0x7fc0), nan);
+}
+
+AVX2 static void subtract_bf16_avx2(const void *from, const void *less, int n, void *to) {
+    const __m256i zero = _mm256_setzero_si256();
+    const uint16_t *x = from, *y = less;
+    uint16_t *d = to;
+    int i = 0;
+    for (; i + 16 <= n; i += 16) {
+        __m256i a = _mm256_loadu_si256((const __m256i *)(x + i)), b = _mm256_loadu_si256((const __m256i *)(y + i));
+        __m256i low = bfloat_difference(_mm256_unpacklo_epi16(zero, a), _mm256_unpacklo_epi16(zero, b));
+        __m256i high = bfloat_difference(_mm256_unpackhi_epi16(zero, a), _mm256_unpackhi_epi16(zero, b));
+        _mm256_storeu_si256((__m256i *)(d + i), _mm256_packus_epi32(low, high));
+    }
+    subtract_bf16(x + i, y + i, n - i, d + i);
+}
 
 AVX2 static void subtract_f16_avx2(const void *from, const void *less, int n, void *to) {
     const uint16_t *x = from, *y = less;
@@ -98,7 +120,10 @@ AVX2 INLINE void put_sums(Block *b, const Sums *s) {
 AVX2 INLINE void put_sums_about(Block *b, const void *x, int n, int dtype) {
     const __m256d shift = _mm256_set1_pd(b->shift);
     Sums sums = {0};
-    for (int i = 0; i < n; i += STEP) sum_step(&sums, at(x, i, dtype), dtype, 4, &shift);
+    for (int i = 0; i < n; i += STEP) {
+        PREFETCH(at(x, i + BLOCK, dtype)); /* what is summed is in the cache; memory works on the next block */
+        sum_step(&sums, at(x, i, dtype), dtype, 4, &shift);
+    }
     put_sums(b, &sums);
 }
 
