@@ -29,7 +29,7 @@ FRAMEWORKS := $(patsubst $(SUITES)/frameworks/%/requirements.txt,%,$(wildcard $(
 SLOW := test_blocks.py test_cli.py test_compiled.py test_compiled_gradients.py test_compiled_zoo.py \
 	test_demo.py test_doctor.py test_export.py test_findings.py test_files.py test_findings_outputs.py test_fuzz_runs.py \
 	test_hostile_runs.py test_interrupts.py test_law.py test_law_compiled.py test_leaving.py test_lifetimes.py \
-	test_lines_reduce.py test_operators_compiled.py test_order.py test_page.py test_page_lasting.py \
+	test_lines_laws.py test_lines_reduce.py test_operators_compiled.py test_order.py test_page.py test_page_lasting.py \
 	test_page_security.py test_plots.py \
 	test_progress_shown.py test_run_folders.py test_run_recordings.py test_run_store.py test_runs_faults.py \
 	test_seed_mindspore.py test_summary_numbers.py test_threads.py test_torch_private.py test_tracers.py \
