@@ -5,6 +5,7 @@
 # make test-frameworks   the conformance suite on each framework, and their records compared
 # make test-versions   the contract on other versions of torch; PYTHON=python3.13 for another Python
 # make test-sinks      what TensorBoard, wandb, MLflow, trackio and Parquet readers find of a run
+# make test-sanitized  the kernel's tests, on C that watches its memory and its arithmetic
 # make test-quick      the tests that take no time, for every change       make dist   what is published
 # make docs            the site of the docs, in site/                       make wheels   for this platform, in dist/
 
@@ -28,7 +29,7 @@ FRAMEWORKS := $(patsubst $(SUITES)/frameworks/%/requirements.txt,%,$(wildcard $(
 SLOW := test_blocks.py test_cli.py test_compiled.py test_compiled_gradients.py test_compiled_zoo.py \
 	test_demo.py test_doctor.py test_export.py test_findings.py test_files.py test_findings_outputs.py test_fuzz_runs.py \
 	test_hostile_runs.py test_interrupts.py test_law.py test_law_compiled.py test_leaving.py test_lifetimes.py \
-	test_lines_reduce.py test_operators_compiled.py test_order.py test_page.py test_page_lasting.py \
+	test_lines_laws.py test_lines_reduce.py test_operators_compiled.py test_order.py test_page.py test_page_lasting.py \
 	test_page_security.py test_plots.py \
 	test_progress_shown.py test_run_folders.py test_run_recordings.py test_run_store.py test_runs_faults.py \
 	test_seed_mindspore.py test_summary_numbers.py test_threads.py test_torch_private.py test_tracers.py \
@@ -44,6 +45,12 @@ CONTRACT ?= tests/project/test_versions.py \
 	$(addprefix tests/backends/torch/,test_torch_private.py test_gradients.py test_compiled.py \
 		test_compiled_gradients.py)
 
+# C that ends the process where it reads or writes beyond memory, or where C says nothing of what is computed.
+SANITIZED := build/sanitized
+SANITIZED_TESTS := $(addprefix tests/lines/,test_direct.py test_lines_laws.py test_lines_reduce.py test_sheet.py) \
+	tests/backends/torch/test_copies.py
+SANITIZE := -std=c11 -O2 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all -shared -fPIC
+
 DIST := .venv-dist
 DIST_READY := $(DIST)/.ready
 DOCS := .venv-docs
@@ -51,8 +58,8 @@ DOCS_READY := $(DOCS)/.ready
 WHEELS := .venv-wheels
 VERSION := $(shell sed -n 's/^__version__ = "\(.*\)"$$/\1/p' src/hookline/version.py)
 
-.PHONY: setup demo test test-quick test-trainers test-frameworks test-versions test-sinks test-browser check style types \
-	dist sdist wheels docs is-tagged notes bench clean
+.PHONY: setup demo test test-quick test-trainers test-frameworks test-versions test-sinks test-browser \
+	test-sanitized check style types dist sdist wheels docs is-tagged notes bench clean
 .SECONDARY:
 
 setup: $(READY)
@@ -82,6 +89,23 @@ test: check
 
 test-quick: setup
 	$(BIN)/pytest -q -n 2 --durations=10 $(patsubst %,--ignore-glob='*/%',$(SLOW))
+
+# A copy of the package, so that the C of the environment stays as it is. The sanitizer has to be loaded before Python is;
+# what Python itself never gives back is not looked at. libstdc++ is loaded with it, or it does not find how to throw.
+test-sanitized: setup
+	rm -rf $(SANITIZED)
+	mkdir -p $(SANITIZED)
+	cp -r src/hookline $(SANITIZED)/
+	rm -f $(SANITIZED)/hookline/*/_*.so
+	$(CC) $(SANITIZE) src/hookline/lines/_kernel.c -o $(SANITIZED)/hookline/lines/_kernel.abi3.so
+	for part in _again _direct; do \
+		$(CC) $(SANITIZE) -DPy_LIMITED_API=0x030B0000 \
+			-I"$$($(BIN)/python -c 'import sysconfig as s; print(s.get_path("include"))')" \
+			src/hookline/backends/$$part.c -o $(SANITIZED)/hookline/backends/$$part.abi3.so || exit 1; \
+	done
+	ASAN_OPTIONS=detect_leaks=0 PYTHONPATH=$(SANITIZED) \
+		LD_PRELOAD="$$($(CC) -print-file-name=libasan.so) $$($(CC) -print-file-name=libstdc++.so)" \
+		$(BIN)/pytest -q -n 2 -k 'not special_values' $(SANITIZED_TESTS)
 
 # An environment of its own: these libraries are heavy, and hookline must not need any of them.
 $(TRAINERS_READY): $(SUITES)/trainers/requirements.txt constraints.txt

@@ -10,10 +10,17 @@ import torch
 
 from bench.harness import Case, Goal, Table
 from hookline.lines import collect, kernel, kernel_in_use, reduce
+from hookline.lines.reduce import reduce_difference
 
-SIZES = {"10 KB": (2_560, 500, 30), "1 MB": (262_144, 20, 20), "50 MB": (13_107_200, 1, 15)}
+SIZES = {
+    "1 KB": (256, 2000, 30),
+    "10 KB": (2_560, 500, 30),
+    "1 MB": (262_144, 20, 20),
+    "50 MB": (13_107_200, 1, 15),
+}
 """Name -> fp32 values, runs in one timed section, rounds."""
-GOALS = {("50 MB", False): 1.8, ("50 MB", True): 3.8}
+GOALS = {("50 MB", False): 1.3, ("50 MB", True): 1.8, ("1 MB", False): 3.0, ("1 MB", True): 6.0}
+BF16_GOALS = {("50 MB", False): 2.0, ("50 MB", True): 3.5}
 
 
 def tables() -> Iterator[Table]:
@@ -30,8 +37,16 @@ def tables() -> Iterator[Table]:
                 _ours("reduce, histogram", x, True, GOALS.get((size, True))),
                 _ours("reduce, histogram, half zeros", x.relu(), True, GOALS.get((size, True))),
                 _ours("reduce, histogram, 1% NaN", _with_nan(x), True),
-                _ours("reduce, bf16 of as many bytes", torch.cat([x, x]).bfloat16(), False),
-                _ours("reduce, histogram, bf16", torch.cat([x, x]).bfloat16(), True),
+                _ours(
+                    "reduce, bf16 of as many bytes",
+                    torch.cat([x, x]).bfloat16(),
+                    False,
+                    BF16_GOALS.get((size, False)),
+                ),
+                _ours("reduce, histogram, bf16", torch.cat([x, x]).bfloat16(), True, BF16_GOALS.get((size, True))),
+                _ours("reduce, mean 100 times the spread", x + 100, False),
+                Case("what a step changed, histogram", partial(reduce_difference, x, x * 1.001, True)),
+                Case("the same as a tensor first, histogram", lambda x=x, y=x * 1.001: reduce(x - y)),
                 Case("reduce and collect, histogram", lambda x=x: collect([reduce(x)])),
                 _ours("baseline C, histogram", x, True, way="baseline"),
                 Case("torch.sum", x.sum),

@@ -126,7 +126,7 @@ def test_a_sheet_that_was_cleared_is_as_new():
     sheet = Sheet(histogram=True, lines=3)
     for n in range(5):
         sheet.reduce(torch.full((n + 1,), float(n)))
-    sheet.clear(5)
+    sheet.clear()
     line = sheet.reduce(torch.tensor([2.0, 2.0]))
     words, extras = sheet.read(1)
     expected = np.frombuffer(reduce(torch.tensor([2.0, 2.0])).words, np.int64)

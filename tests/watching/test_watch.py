@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 import hookline
+from hookline.backends.torch import BACKEND
 from hookline.lines.registry import forget, statistic
 from hookline.rows import IDENTITY, HasRows
 from hookline.schedule import any_of, every, first, logspaced
@@ -353,6 +354,30 @@ def test_bf16_updates_that_get_lost_are_counted():
         optimizer.step()
     (row,) = w.rows("weight", kind="update")
     assert row["lost"] == 1.0 and row["ratio"] == 0.0
+
+
+@pytest.mark.parametrize("histogram", [True, False])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16], ids=str)
+def test_updates_are_the_same_whether_they_are_made_or_not(monkeypatch, dtype, histogram):
+    def updates():
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Conv2d(2, 40, 3), nn.Flatten(), nn.Linear(40 * 9, 60)).to(dtype)
+        model[0].to(memory_format=torch.channels_last)
+        model[2].weight = nn.Parameter(torch.randn(40 * 9, 60, dtype=dtype).t())  # it has gaps, or seems to
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        with watch(model, histogram=histogram) as w:
+            for _ in range(3):
+                model(torch.ones(2, 2, 5, 5, dtype=dtype)).square().mean().backward()
+                optimizer.step()
+        return w.rows(kind="update")
+
+    found = updates()
+    monkeypatch.setattr(BACKEND, "side_by_side", lambda after, before: None)
+    wanted = updates()
+    assert len(found) == 12
+    assert [repr(row) for row in found] == [repr(row) for row in wanted]
+    for one, other in zip(found, wanted, strict=True):
+        assert one["hist"] is other["hist"] is None or (one["hist"] == other["hist"]).all()
 
 
 def test_gradients_under_a_scaler_are_given_unscaled(model):

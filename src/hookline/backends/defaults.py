@@ -160,6 +160,9 @@ class Defaults(Immediate):
 
     # Statistics, through numpy
 
+    def side_by_side(self, after: Tensor, before: Tensor) -> tuple[Address, Address] | None:
+        return None
+
     def address(self, tensor: Tensor, strided: bool = False) -> Address | None:
         return arrays.address(tensor, strided)
 

@@ -154,6 +154,12 @@ class Statistics(Protocol):
         """DLPack's table of C functions, which tell where the values lie; None where the framework has none, or
         memory does not have the values as they are."""
 
+    def side_by_side(self, after: Tensor, before: Tensor) -> tuple[Address, Address] | None:
+        """Where a parameter and its snapshot lie, for the C kernel to subtract them.
+
+        None where they do not lie in the same way, or have gaps: then it is `update_of` that subtracts.
+        """
+
     def has_fractions(self, tensor: Tensor) -> bool:
         """Whether its numbers are floating-point or complex, not whole or true and false."""
 

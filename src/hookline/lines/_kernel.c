@@ -1,20 +1,34 @@
 /* All statistics of a tensor in one pass over its memory. Called through ctypes, which releases the GIL;
    no state outside of the arguments and the stack, no threads, no Python.h.
 
-   hookline_reduce takes contiguous memory, hookline_reduce_strided any layout, and statistics per channel. */
+   hookline_reduce takes contiguous memory, hookline_reduce_difference two of them, hookline_reduce_strided any layout, and
+   statistics per channel. */
+#include "_kernel_avx2.h"
 #include "_kernel_blocks.h"
 #include "_kernel_layout.h"
 
 typedef struct {
     int dtype, avx2;
+    const char *less;  /* what is subtracted, value by value; NULL for nothing */
     Header *out;
     int64_t *hist;     /* where counts go at once; NULL without a histogram */
     Tally *tally;      /* where they are gathered first, for many values; NULL for few */
     int64_t tallied, tallied_outside; /* values in it, and those in counters that are no bin */
+#ifdef HAVE_AVX2_PATH
+    Pairs *pairs; /* the same with AVX2 */
+    double shift; /* for the moments of the next block */
+#endif
 } Job;
 
-/* Chan's way to put the moments of two parts together. */
-static void merge(Header *into, double mean, double m2, int64_t n) {
+typedef union { /* a block of any dtype */
+    double f64[BLOCK];
+    float f32[BLOCK];
+    uint16_t half[BLOCK];
+} Values;
+
+/* Chan's way to put the moments of two parts together. Inline, as `add`: between code with AVX2 and such without, the
+   processor waits. */
+INLINE void merge(Header *into, double mean, double m2, int64_t n) {
     if (!n) return;
     if (!into->finite) {
         into->mean = mean;
@@ -31,7 +45,7 @@ static void merge(Header *into, double mean, double m2, int64_t n) {
     into->finite += n;
 }
 
-static void add(Header *out, const Block *b) {
+INLINE void add(Header *out, const Block *b) {
     if (b->finite) {
         double n = (double)b->finite, m2 = b->s2 - b->s1 * (b->s1 / n);
         merge(out, b->shift + b->s1 / n, m2 > 0 ? m2 : 0, b->finite);
@@ -48,16 +62,6 @@ static float limit_of(int dtype) { /* 0.05 as the tensor's own dtype has it, so 
     return dtype == F16 ? 0x1.998p-5f : dtype == BF16 ? 0x1.9ap-5f : (float)NEAR;
 }
 
-static void plain_f32(const Job *job, const float *x, int n, double shift, Block *b) {
-#ifdef HAVE_AVX2_PATH
-    if (job->avx2) {
-        block_f32_avx2(x, n, shift, limit_of(job->dtype), b);
-        return;
-    }
-#endif
-    block_f32(x, n, shift, limit_of(job->dtype), b);
-}
-
 static void plain_f64(const Job *job, const double *x, int n, double shift, Block *b) {
 #ifdef HAVE_AVX2_PATH
     if (job->avx2) {
@@ -67,35 +71,6 @@ static void plain_f64(const Job *job, const double *x, int n, double shift, Bloc
 #endif
     block_f64(x, n, shift, NEAR, b);
 }
-
-/* A block with NaN or Inf: these are counted, and replaced in a copy by a finite value, which is then the
-   shift and so adds nothing to the sums; where it was counted as a zero, that is taken back. */
-#define CLEANED(NAME, T, LARGEST, PLAIN)                                         \
-    static void NAME(const Job *job, const T *x, int n, T limit, Block *b) {     \
-        T copy[BLOCK], stand_in = 0;                                             \
-        int32_t nan = 0, gone = 0;                                               \
-        for (int i = 0; i < n; i++)                                              \
-            if (x[i] <= LARGEST && x[i] >= -LARGEST) {                           \
-                stand_in = x[i];                                                 \
-                break;                                                           \
-            }                                                                    \
-        copy[0] = stand_in;                                                      \
-        for (int i = 0; i < n; i++) {                                            \
-            int finite = (x[i] <= LARGEST) & (x[i] >= -LARGEST);                 \
-            nan += x[i] != x[i];                                                 \
-            gone += !finite;                                                     \
-            copy[i] = finite ? x[i] : stand_in;                                  \
-        }                                                                        \
-        PLAIN(job, copy, n, (double)stand_in, b);                                \
-        b->finite = n - gone;                                                    \
-        b->nan = nan;                                                            \
-        b->inf = gone - nan;                                                     \
-        if (stand_in == 0) b->zeros -= gone;                                     \
-        if (stand_in <= limit && stand_in >= -limit) b->near_zero -= gone;       \
-    }
-
-CLEANED(cleaned_f32, float, FLT_MAX, plain_f32)
-CLEANED(cleaned_f64, double, DBL_MAX, plain_f64)
 
 /* fp64 whose squares, or sums, are beyond fp64: the mean is found at another scale; m2 is honestly inf. */
 static void scaled(const Job *job, const double *x, int n, Block *b) {
@@ -155,57 +130,180 @@ static void fold(Job *job) {
     }
 }
 
-static void take_f32(Job *job, const float *x, int n) {
+static void take_f32(Job *job, const void *data, int n) {
+    const float *x = data, limit = limit_of(job->dtype);
     Block b;
-    plain_f32(job, x, n, x[0], &b);
-    if (!isfinite(b.s2)) cleaned_f32(job, x, n, limit_of(job->dtype), &b);
+    block_f32(x, n, x[0], limit, &b);
+    if (!isfinite(b.s2)) {
+        float copy[BLOCK];
+        int64_t nan, gone;
+        float stand_in = float_of(clean_32(data, n, 0x7f800000u, copy, &nan, &gone));
+        block_f32(copy, n, stand_in, limit, &b);
+        without(&b, stand_in, limit, nan, gone);
+    }
     add(job->out, &b);
     if (job->hist) histogram_f32(job, x, n, &b);
 }
 
-static void take_f64(Job *job, const double *x, int n) {
+static void take_f64(Job *job, const void *data, int n) {
+    const double *x = data;
     Block b;
     plain_f64(job, x, n, x[0], &b);
-    if (!isfinite(b.s2)) cleaned_f64(job, x, n, NEAR, &b);
+    if (!isfinite(b.s2)) {
+        double copy[BLOCK];
+        int64_t nan, gone;
+        double stand_in = double_of(clean_64(data, n, 0x7ff0000000000000u, copy, &nan, &gone));
+        plain_f64(job, copy, n, stand_in, &b);
+        without(&b, stand_in, NEAR, nan, gone);
+    }
     if (b.finite && !isfinite(b.s2)) scaled(job, x, n, &b);
     add(job->out, &b);
     if (job->hist) histogram_f64(job, x, n, &b);
 }
 
-static void take_halves(Job *job, const uint16_t *x, int n) {
+static void take_halves(Job *job, const void *data, int n) {
+    const uint16_t *x = data;
     float wide[BLOCK];
-    if (job->dtype == BF16) {
-        for (int i = 0; i < n; i++) wide[i] = widen_bfloat(x[i]);
-        take_f32(job, wide, n);
-        return;
-    }
-#ifdef HAVE_AVX2_PATH
-    if (job->avx2)
-        widen_halves_avx2(x, n, wide);
-    else
-#endif
-        widen_halves(x, n, wide);
+    for (int i = 0; i < n; i++) wide[i] = job->dtype == BF16 ? widen_bfloat(x[i]) : widen_half(x[i]);
     take_f32(job, wide, n);
 }
 
+#ifdef HAVE_AVX2_PATH
+
+#define STRANGE 16 /* of so many values one outside of the window: then it is not the right one */
+
+/* Into the histogram; the zeros come at the end. */
+AVX2 INLINE void count_avx2(Job *job, const void *x, int n, int dtype, const Block *b) {
+    const int in_pairs = job->pairs && job->pairs->is_open, whole = WHOLE(n);
+    Window in;
+    int below, outside = 0;
+    if (in_pairs) {
+        in = job->pairs->window;
+        below = number_pairs(x, whole, dtype, job->pairs);
+    } else {
+        below = count_one_by_one(x, whole, dtype, job->hist, &in);
+    }
+    for (int i = whole; i < n; i++) count_if_outside(bits_at(x, i, dtype), dtype, (Window){0}, job->hist);
+    if (below || is_above(b, in, dtype)) outside = count_outside(x, whole, dtype, in, job->hist);
+    if (in_pairs && outside > n / STRANGE) {
+        fold_pairs(job->pairs, dtype, job->hist);
+        job->pairs = NULL;
+    }
+    if (job->pairs && !in_pairs && b->zeros < n) open_window(job->pairs, b, dtype);
+}
+
+/* With a NaN or Inf, it is a cleaned copy that is taken, and counted. */
+AVX2 INLINE const void *cleaned(Job *job, const void *x, int n, int dtype, uint32_t *copy, Block *b) {
+    const Form form = form_of(dtype);
+    int64_t nan, gone;
+    uint32_t bits;
+    if (dtype == F32)
+        bits = clean_32_avx2(x, n, form.inf, copy, &nan, &gone);
+    else
+        bits = clean_16_avx2(x, n, (uint16_t)form.inf, copy, &nan, &gone);
+    float stand_in = widened(bits, dtype);
+    block_of(copy, n, dtype, stand_in, NULL, b);
+    without(b, stand_in, widened(form.limit, dtype), nan, gone);
+    if (job->hist && stand_in != 0) job->hist[bin_of(stand_in)] -= gone;
+    return copy;
+}
+
+AVX2 INLINE void take_avx2(Job *job, const void *x, int n, int dtype) {
+    uint32_t copy[BLOCK];
+    Block b;
+    block_of(x, n, dtype, job->shift, job->pairs, &b);
+    if (!isfinite(b.s2)) {
+        x = cleaned(job, x, n, dtype, copy, &b);
+    } else if (is_far_from_mean(&b, n)) {
+        about_mean(&b, x, n, dtype);
+        job->shift = b.shift; /* the next block's mean is most often near it */
+    }
+    add(job->out, &b);
+    if (job->hist) count_avx2(job, x, n, dtype, &b);
+}
+
+AVX2 static void take_f32_avx2(Job *job, const void *x, int n) { take_avx2(job, x, n, F32); }
+AVX2 static void take_f16_avx2(Job *job, const void *x, int n) { take_avx2(job, x, n, F16); }
+AVX2 static void take_bf16_avx2(Job *job, const void *x, int n) { take_avx2(job, x, n, BF16); }
+
+/* Zeros are known by now; bins that no value of the dtype is in had what was counted elsewhere. */
+static void settle(Job *job) {
+    const Form form = form_of(job->dtype);
+    const int unused = (int)(form.inf >> form.shift) + form.bias + TO_BIN;
+    if (job->pairs && job->pairs->is_open) fold_pairs(job->pairs, job->dtype, job->hist);
+    job->hist[ZERO_BIN] = job->out->zeros;
+    job->hist[ZERO_BIN + unused] = job->hist[ZERO_BIN - unused] = 0;
+}
+
+#endif
+
 static int size_of(int dtype) { return dtype == F64 ? 8 : dtype == F32 ? 4 : 2; }
 
-static void take(Job *job, const char *data, int64_t n) {
-    for (int64_t at = 0; at < n; at += BLOCK) {
-        if (job->tallied > 1 << 30) { /* before 32 bits are full */
-            fold(job);
-            memset(*job->tally, 0, sizeof(Tally));
-            job->tallied = job->tallied_outside = 0;
-        }
-        int count = n - at < BLOCK ? (int)(n - at) : BLOCK;
-        const void *from = data + at * size_of(job->dtype);
-        if (job->dtype == F32)
-            take_f32(job, from, count);
-        else if (job->dtype == F64)
-            take_f64(job, from, count);
-        else
-            take_halves(job, from, count);
+typedef void (*Take)(Job *, const void *, int);
+
+static Take take_of(const Job *job) {
+#ifdef HAVE_AVX2_PATH
+    static const Take avx2[] = {[F32] = take_f32_avx2, [F16] = take_f16_avx2, [BF16] = take_bf16_avx2};
+    if (job->avx2 && job->dtype != F64) return avx2[job->dtype];
+#endif
+    return job->dtype == F32 ? take_f32 : job->dtype == F64 ? take_f64 : take_halves;
+}
+
+/* Before 32 bits are full. */
+static void make_room(Job *job) {
+    const int64_t full = 1 << 30;
+    if (job->tallied > full) {
+        fold(job);
+        memset(*job->tally, 0, sizeof(Tally));
+        job->tallied = job->tallied_outside = 0;
     }
+#ifdef HAVE_AVX2_PATH
+    if (job->pairs && job->pairs->is_open && job->pairs->counted > full) fold_pairs(job->pairs, job->dtype, job->hist);
+#endif
+}
+
+typedef void (*Subtract)(const void *, const void *, int, void *);
+
+static Subtract subtract_of(const Job *job) {
+#ifdef HAVE_AVX2_PATH
+    static const Subtract avx2[] = {
+        [F32] = subtract_f32_avx2, [F64] = subtract_f64, [F16] = subtract_f16_avx2, [BF16] = subtract_bf16_avx2};
+    if (job->avx2) return avx2[job->dtype];
+#endif
+    static const Subtract baseline[] = {
+        [F32] = subtract_f32, [F64] = subtract_f64, [F16] = subtract_f16, [BF16] = subtract_bf16};
+    return baseline[job->dtype];
+}
+
+/* Has memory work on the next block, while this one is reduced from the cache. */
+static void fetch(const char *data, int64_t from, int64_t end) {
+    for (int64_t at = from; at < end && at < from + BLOCK * 4; at += 64) PREFETCH(data + at);
+}
+
+static int is_aligned(const void *data, int dtype) { return (uintptr_t)data % (unsigned)size_of(dtype) == 0; }
+
+static void take(Job *job, const char *data, int64_t n) {
+    const Take take_block = take_of(job);
+    const Subtract subtract = subtract_of(job);
+    const int bytes = size_of(job->dtype), aligned = is_aligned(data, job->dtype);
+    Values made; /* it never leaves the cache */
+    for (int64_t at = 0; at < n; at += BLOCK) {
+        int count = n - at < BLOCK ? (int)(n - at) : BLOCK;
+        const void *block = data + at * bytes;
+        make_room(job);
+        if (job->less) {
+            subtract(block, job->less + at * bytes, count, &made);
+            block = &made;
+            fetch(data, (at + count) * bytes, n * bytes);
+            fetch(job->less, (at + count) * bytes, n * bytes);
+        } else if (!aligned) {
+            block = memcpy(&made, block, (size_t)(count * bytes));
+        }
+        take_block(job, block, count);
+    }
+#ifdef HAVE_AVX2_PATH
+    if (job->hist && job->avx2 && job->dtype != F64) settle(job);
+#endif
 }
 
 static Job begin(Header *out, int how) {
@@ -214,16 +312,21 @@ static Job begin(Header *out, int how) {
     return (Job){.dtype = DTYPE_OF(how), .avx2 = LEVEL_OF(how) == AVX2_LEVEL, .out = out, .hist = hist};
 }
 
-/* torch.set_flush_denormal makes the processor take denormals for zeros; here they count as what they are. */
+/* torch.set_flush_denormal makes the processor take denormals for zeros; here they count as what they are. To set its mode
+   makes it wait, longer than a few values take: that is done only where it is another one. */
 #ifdef __SSE2__
 #include <xmmintrin.h>
-#define DENORMALS_SEEN              \
-    unsigned before = _mm_getcsr(); \
-    _mm_setcsr(before & ~0x8040u)
-#define DENORMALS_AS_BEFORE _mm_setcsr(before)
+#define FLUSHING 0x8040u
+#define DENORMALS_SEEN                    \
+    const unsigned before = _mm_getcsr(); \
+    if (before & FLUSHING) _mm_setcsr(before & ~FLUSHING)
+#define DENORMALS_AS_BEFORE \
+    if (before & FLUSHING) _mm_setcsr(before)
+#define FLUSHES (_mm_getcsr() & FLUSHING)
 #else
 #define DENORMALS_SEEN
 #define DENORMALS_AS_BEFORE
+#define FLUSHES 0
 #endif
 
 API int hookline_abi(void) { return ABI * 10000 + BINS; }
@@ -247,29 +350,60 @@ static void take_tallied(Job *job, const char *data, int64_t n) {
     fold(job);
 }
 
+#ifdef HAVE_AVX2_PATH
+#define MANY 16384 /* values that are worth a table of pairs */
+
+static void take_in_pairs(Job *job, const char *data, int64_t n) {
+    Pairs pairs;
+    pairs.is_open = pairs.waiting = 0;
+    job->pairs = &pairs;
+    take(job, data, n);
+}
+#endif
+
+static void take_all(Job *job, const char *data, int64_t n) {
+#ifdef HAVE_AVX2_PATH
+    if (job->avx2 && job->dtype != F64) {
+        if (job->hist && n >= MANY)
+            take_in_pairs(job, data, n);
+        else
+            take(job, data, n);
+        return;
+    }
+#endif
+    if (job->hist && n > FEW)
+        take_tallied(job, data, n);
+    else
+        take(job, data, n);
+}
+
 /* The statistics of n values behind each other. `out` is a Header and, with a histogram, BINS zeros. */
 API void hookline_reduce(const void *data, int64_t n, int how, Header *out) {
     DENORMALS_SEEN;
     Job job = begin(out, how);
-    if (job.hist && n > FEW)
-        take_tallied(&job, data, n);
-    else
-        take(&job, data, n);
+    take_all(&job, data, n);
     DENORMALS_AS_BEFORE;
 }
 
+/* The same of the differences of two such memories. Returns 0, or 1 where nothing was done: they are not aligned, or the
+   processor takes denormals for zeros and a difference would be another one than elsewhere. */
+API int hookline_reduce_difference(const void *data, const void *less, int64_t n, int how, Header *out) {
+    if (FLUSHES || !is_aligned(data, DTYPE_OF(how)) || !is_aligned(less, DTYPE_OF(how))) return 1;
+    Job job = begin(out, how);
+    job.less = less;
+    take_all(&job, data, n);
+    return 0;
+}
+
 static void gather(Job *job, const char *data, const int64_t *offsets, int n) {
-    union {
-        double f64[BLOCK];
-        float f32[BLOCK];
-        uint16_t half[BLOCK];
-    } block;
+    Values block;
+    /* Not by pointers to values: these need not be aligned. */
     if (job->dtype == F64)
-        for (int i = 0; i < n; i++) block.f64[i] = ((const double *)data)[offsets[i]];
+        for (int i = 0; i < n; i++) memcpy(&block.f64[i], data + 8 * offsets[i], 8);
     else if (job->dtype == F32)
-        for (int i = 0; i < n; i++) block.f32[i] = ((const float *)data)[offsets[i]];
+        for (int i = 0; i < n; i++) memcpy(&block.f32[i], data + 4 * offsets[i], 4);
     else
-        for (int i = 0; i < n; i++) block.half[i] = ((const uint16_t *)data)[offsets[i]];
+        for (int i = 0; i < n; i++) memcpy(&block.half[i], data + 2 * offsets[i], 2);
     take(job, (const char *)&block, n);
 }
 

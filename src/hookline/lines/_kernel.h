@@ -15,8 +15,10 @@
 
 #if defined(__GNUC__) || defined(__clang__)
 #define PREFETCH(address) __builtin_prefetch(address)
+#define INLINE static inline __attribute__((always_inline))
 #else
 #define PREFETCH(address)
+#define INLINE static inline
 #endif
 
 #ifdef _WIN32
@@ -26,7 +28,7 @@
 #endif
 
 /* The layout of Header in kernel.py, and of the bins in bins.py; ABI grows with every change. */
-#define ABI 1
+#define ABI 2
 
 enum { F32 = 0, F64 = 1, F16 = 2, BF16 = 3 };
 enum { BASELINE = 1, AVX2_LEVEL = 2 };
@@ -51,8 +53,8 @@ typedef struct {
 /* A result is a Header and, where a histogram is asked for, BINS counters right behind it. */
 #define HIST(header) ((int64_t *)((header) + 1))
 
-/* The moments of a block are taken about `shift`, one of its values: with s1 = sum(x - shift) and
-   s2 = sum((x - shift)^2), s2 - s1^2/n loses at most a factor n of double precision, whatever the mean. */
+/* The moments of a block are taken about `shift`: s1 = sum(x - shift), s2 = sum((x - shift)^2). If that is one of its
+   values, s2 - s1^2/n loses at most a factor n of double precision, whatever the mean. */
 typedef struct {
     double shift, s1, s2, min, max;
     int64_t finite, zeros, near_zero, nan, inf;
@@ -76,6 +78,12 @@ static inline uint64_t bits64(double x) {
 static inline float float_of(uint32_t u) {
     float x;
     memcpy(&x, &u, 4);
+    return x;
+}
+
+static inline double double_of(uint64_t u) {
+    double x;
+    memcpy(&x, &u, 8);
     return x;
 }
 
@@ -106,5 +114,21 @@ static inline float widen_half(uint16_t h) {
 }
 
 static inline float widen_bfloat(uint16_t h) { return float_of((uint32_t)h << 16); }
+
+/* To the nearest, to the even one of two. */
+static inline uint16_t narrow_bfloat(float x) {
+    uint32_t u = bits32(x);
+    if (x != x) return 0x7fc0;
+    return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
+}
+
+static inline uint16_t narrow_half(float x) {
+    uint32_t u = bits32(x), size = u & 0x7fffffff, sign = u >> 16 & 0x8000;
+    if (x != x) return 0x7e00;
+    if (size >= 0x47800000) return (uint16_t)(sign | 0x7c00);
+    if (size < 0x38800000) /* a denormal: 0.5 has the last place that a half has there, so that the sum is rounded to it */
+        return (uint16_t)(sign | (bits32(float_of(size) + 0.5f) - bits32(0.5f)));
+    return (uint16_t)(sign | (size + 0xfff + (size >> 13 & 1) - (112u << 23)) >> 13);
+}
 
 #endif

@@ -1,7 +1,7 @@
-/* One block: the loops that touch every value, in portable C and with AVX2.
+/* One block in portable C: the loops that touch every value.
 
    All sums are in double. The values are taken to be finite, which costs nothing to check: a NaN or
-   Inf among them makes s2 so, and the caller then comes again with a cleaned copy. */
+   Inf among them makes s2 so, and the caller then comes again with a copy of the finite ones. */
 #ifndef HOOKLINE_BLOCKS_H
 #define HOOKLINE_BLOCKS_H
 
@@ -44,10 +44,6 @@
 
 PORTABLE_BLOCK(block_f32, float, )
 PORTABLE_BLOCK(block_f64, double, )
-
-static void widen_halves(const uint16_t *from, int n, float *to) {
-    for (int i = 0; i < n; i++) to[i] = widen_half(from[i]);
-}
 
 /* Counters by the top bits of an fp32 number: sign, exponent and the mantissa bits of the bins. Four of
    each, or neighbours that are alike (the zeros behind a ReLU) would wait for each other's store. */
@@ -92,69 +88,58 @@ static void tally_f64(const double *x, int n, Tally counts) {
 }
 
 #ifdef HAVE_AVX2_PATH
-
 PORTABLE_BLOCK(block_f64_avx2, double, AVX2)
-
-AVX2 static double sum_of(__m256d v) {
-    __m128d half = _mm_add_pd(_mm256_castpd256_pd128(v), _mm256_extractf128_pd(v, 1));
-    return _mm_cvtsd_f64(_mm_add_sd(half, _mm_unpackhi_pd(half, half)));
-}
-
-AVX2 static int64_t count_of(__m256i v) {
-    int32_t lanes[8];
-    int64_t sum = 0;
-    _mm256_storeu_si256((__m256i *)lanes, v);
-    for (int k = 0; k < 8; k++) sum -= lanes[k]; /* a comparison that holds is -1 */
-    return sum;
-}
-
-AVX2 static void block_f32_avx2(const float *x, int n, double shift, float limit, Block *out) {
-    const __m256 no_sign = _mm256_castsi256_ps(_mm256_set1_epi32(0x7fffffff));
-    const __m256 zero = _mm256_setzero_ps(), near = _mm256_set1_ps(limit);
-    const __m256d about = _mm256_set1_pd(shift);
-    __m256 low = _mm256_set1_ps(x[0]), high = low;
-    __m256i zeros = _mm256_setzero_si256(), nears = zeros;
-    __m256d s1a = _mm256_setzero_pd(), s1b = s1a, s2a = s1a, s2b = s1a;
-    int i = 0;
-    for (; i + 8 <= n; i += 8) {
-        __m256 v = _mm256_loadu_ps(x + i);
-        __m256d a = _mm256_sub_pd(_mm256_cvtps_pd(_mm256_castps256_ps128(v)), about);
-        __m256d b = _mm256_sub_pd(_mm256_cvtps_pd(_mm256_extractf128_ps(v, 1)), about);
-        s1a = _mm256_add_pd(s1a, a);
-        s1b = _mm256_add_pd(s1b, b);
-        s2a = _mm256_fmadd_pd(a, a, s2a);
-        s2b = _mm256_fmadd_pd(b, b, s2b);
-        low = _mm256_min_ps(low, v);
-        high = _mm256_max_ps(high, v);
-        zeros = _mm256_add_epi32(zeros, _mm256_castps_si256(_mm256_cmp_ps(v, zero, _CMP_EQ_OQ)));
-        nears = _mm256_add_epi32(
-            nears, _mm256_castps_si256(_mm256_cmp_ps(_mm256_and_ps(v, no_sign), near, _CMP_LE_OQ)));
-    }
-    Block rest = {.min = x[0], .max = x[0]};
-    if (i < n) block_f32(x + i, n - i, shift, limit, &rest);
-    float lows[8], highs[8];
-    _mm256_storeu_ps(lows, low);
-    _mm256_storeu_ps(highs, high);
-    for (int k = 0; k < 8; k++) {
-        rest.min = lows[k] < rest.min ? lows[k] : rest.min;
-        rest.max = highs[k] > rest.max ? highs[k] : rest.max;
-    }
-    *out = (Block){.shift = shift,
-                   .s1 = sum_of(_mm256_add_pd(s1a, s1b)) + rest.s1,
-                   .s2 = sum_of(_mm256_add_pd(s2a, s2b)) + rest.s2,
-                   .min = rest.min,
-                   .max = rest.max,
-                   .finite = n,
-                   .zeros = count_of(zeros) + rest.zeros,
-                   .near_zero = count_of(nears) + rest.near_zero};
-}
-
-AVX2 static void widen_halves_avx2(const uint16_t *from, int n, float *to) {
-    int i = 0;
-    for (; i + 8 <= n; i += 8)
-        _mm256_storeu_ps(to + i, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(from + i))));
-    widen_halves(from + i, n - i, to + i);
-}
-
 #endif
+
+/* A copy of a block, by its bits, in which the first finite value stands for each that is not finite. Counts those. */
+#define CLEAN(NAME, U, TARGET)                                                                          \
+    TARGET static inline U NAME(const void *x, int n, U inf, void *to, int64_t *nan, int64_t *gone) {   \
+        const U magnitude = (U)-1 >> 1;                                                                 \
+        U stand_in = 0, bits;                                                                           \
+        int nans = 0, bad = 0;                                                                          \
+        for (int i = 0, found = 0; i < n && !found; i++) {                                              \
+            memcpy(&bits, (const U *)x + i, sizeof bits);                                               \
+            found = (U)(bits & magnitude) < inf;                                                        \
+            stand_in = found ? bits : 0;                                                                \
+        }                                                                                               \
+        for (int i = 0; i < n; i++) {                                                                   \
+            memcpy(&bits, (const U *)x + i, sizeof bits);                                               \
+            const U size = bits & magnitude;                                                            \
+            nans += size > inf;                                                                         \
+            bad += size >= inf;                                                                         \
+            bits = size >= inf ? stand_in : bits;                                                       \
+            memcpy((U *)to + i, &bits, sizeof bits);                                                    \
+        }                                                                                               \
+        *nan = nans;                                                                                    \
+        *gone = bad;                                                                                    \
+        return stand_in;                                                                                \
+    }
+
+CLEAN(clean_32, uint32_t, )
+CLEAN(clean_64, uint64_t, )
+
+/* Takes back what the stand-ins of a cleaned block were counted for. They are what the moments are about, and so added
+   nothing to these. */
+static void without(Block *b, double stand_in, double limit, int64_t nan, int64_t gone) {
+    b->finite -= gone;
+    b->nan = nan;
+    b->inf = gone - nan;
+    if (stand_in == 0) b->zeros -= gone;
+    if (stand_in <= limit && stand_in >= -limit) b->near_zero -= gone;
+}
+
+/* Differences, rounded as the dtype has them. */
+#define SUBTRACT(NAME, T, WIDEN, NARROW, TARGET)                                              \
+    TARGET static void NAME(const void *from, const void *less, int n, void *to) {            \
+        const T *x = from, *y = less;                                                         \
+        T *d = to;                                                                            \
+        for (int i = 0; i < n; i++) d[i] = NARROW(WIDEN(x[i]) - WIDEN(y[i]));                 \
+    }
+#define AS_IT_IS(x) (x)
+
+SUBTRACT(subtract_f32, float, AS_IT_IS, AS_IT_IS, )
+SUBTRACT(subtract_f64, double, AS_IT_IS, AS_IT_IS, )
+SUBTRACT(subtract_f16, uint16_t, widen_half, narrow_half, )
+SUBTRACT(subtract_bf16, uint16_t, widen_bfloat, narrow_bfloat, )
+
 #endif

@@ -27,7 +27,7 @@ try:
 except ImportError:  # there was no compiler when hookline was installed
     reduce_tensor = None
 
-ABI = 1 * 10000 + bins.COUNT
+ABI = 2 * 10000 + bins.COUNT
 CODES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 3}
 MAX_DIMS = 8
 WAYS = {"avx2": "AVX2", "baseline": "baseline C", "torch": "torch"}
@@ -35,7 +35,12 @@ WAYS = {"avx2": "AVX2", "baseline": "baseline C", "torch": "torch"}
 
 Plain = ctypes.c_int64 * HEADER
 Full = ctypes.c_int64 * (HEADER + bins.COUNT)
-_address = ctypes.addressof
+address_of = ctypes.addressof
+
+
+def room_for(histogram: bool) -> Any:
+    """Zeros for the words of a result."""
+    return Full() if histogram else Plain()
 
 
 class Kernel:
@@ -48,8 +53,10 @@ class Kernel:
         self._reduce = library.hookline_reduce
         self._reduce.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, ctypes.c_void_p]
         self._reduce.restype = None
-        self._strided = library.hookline_reduce_strided
         address, number = ctypes.c_void_p, ctypes.c_int
+        self._difference = library.hookline_reduce_difference
+        self._difference.argtypes = [address, address, ctypes.c_int64, number, address]
+        self._strided = library.hookline_reduce_strided
         self._strided.argtypes = [address, number, address, address, number, number, address]
         self._plain, self._any_layout = (
             ctypes.cast(function, ctypes.c_void_p).value or 0 for function in (self._reduce, self._strided)
@@ -59,8 +66,8 @@ class Kernel:
 
     def reduce(self, address: Address, histogram: bool) -> Any:
         """The words of the result, as `Stats.from_words` reads them."""
-        words = Full() if histogram else Plain()
-        self.reduce_into(_address(words), address, histogram)
+        words = room_for(histogram)
+        self.reduce_into(address_of(words), address, histogram)
         return words
 
     def reduce_into(self, words: int, address: Address, histogram: bool) -> None:
@@ -79,19 +86,24 @@ class Kernel:
         how = self._any_dtype[histogram]
         return reduce_tensor(exchange, self._plain, self._any_layout, tensor, how, words)
 
+    def reduce_difference_into(self, words: int, addresses: tuple[Address, Address], histogram: bool) -> bool:
+        """The same of the differences of two memories without gaps; whether it could be done."""
+        (pointer, count, dtype, _), (less, *_) = addresses
+        return not self._difference(pointer, less, count, self._how[histogram][dtype], words)
+
     def reduce_channels(self, address: Address, dim: int, histogram: bool) -> Any:
         """The words of one result for each index of `dim`, behind each other; `address` has its layout."""
         pointer, _, dtype, layout = address
         assert layout is not None
         words = (ctypes.c_int64 * ((HEADER + bins.COUNT * histogram) * layout[0][dim]))()
-        self._call_strided(pointer, layout, dim, self._how[histogram][dtype], _address(words))
+        self._call_strided(pointer, layout, dim, self._how[histogram][dtype], address_of(words))
         return words
 
     def _call_strided(self, pointer: int, layout: Any, dim: int, how: int, words: int) -> None:
         shape, strides = layout
         numbers = ctypes.c_int64 * len(shape)
         sizes, steps = numbers(*shape), numbers(*strides)
-        self._strided(pointer, len(shape), _address(sizes), _address(steps), dim, how, words)
+        self._strided(pointer, len(shape), address_of(sizes), address_of(steps), dim, how, words)
 
     @cached_property
     def read_pass(self) -> Any:

@@ -16,7 +16,7 @@ from hookline.backends import of_tensor
 from hookline.backends.nouns import Tensor
 from hookline.backends.protocol import Backend
 from hookline.errors import InvalidArgument
-from hookline.lines.kernel import active
+from hookline.lines.kernel import active, address_of, room_for
 from hookline.lines.registry import Statistic, on_tensors
 from hookline.lines.stats import Extra, Stats
 from hookline.rows import HEADER
@@ -85,6 +85,27 @@ def reduce(tensor: Tensor, histogram: bool = True, extra: Iterable[str] = ()) ->
         reduced.extra = wanted
         reduced.scalars = backend.scalars([found.fn for found in wanted], backend.reducible(tensor))
     return reduced
+
+
+def reduce_difference(after: Tensor, before: Tensor, histogram: bool, into: int | None = None) -> Reduced | None:
+    """What `reduce` gives for `after - before`, which is not made: the kernel reads both. None where it can't.
+
+    >>> import torch
+    >>> reduced = reduce_difference(torch.tensor([3.0, 4.0]), torch.tensor([1.0, 4.0]), histogram=False)
+    >>> reduced is None or collect([reduced])[0].max == 2.0
+    True
+    """
+    backend = _backends.get(type(after)) or _backend_of(after)
+    kernel = active()
+    addresses = None if kernel is None else backend.side_by_side(after, before)
+    if kernel is None or addresses is None:
+        return None
+    words: Any = None
+    if into is None:
+        words = room_for(histogram)
+        into = address_of(words)
+    done = kernel.reduce_difference_into(into, addresses, histogram)
+    return Reduced(backend, words, histogram) if done else None
 
 
 def reduce_channels(tensor: Tensor, dim: int = 1, histogram: bool = False) -> Reduced:

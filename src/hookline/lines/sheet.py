@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from hookline import bins
 from hookline.backends.nouns import Tensor
-from hookline.lines.reduce import Reduced, fetched, reduce, reduced_into
+from hookline.lines.reduce import Reduced, fetched, reduce, reduce_difference, reduced_into
 from hookline.lines.stats import Extra
 from hookline.rows import HEADER
 
@@ -46,20 +46,34 @@ class Sheet:
 
     def reduce(self, tensor: Tensor, extra: Iterable[str] = ()) -> int:
         """The number of the line that has the tensor's statistics from now on."""
-        line = next(self._next)
-        has_room = line < self._lines
-        if has_room and not extra and reduced_into(self._address + line * self._apart, tensor, self._histogram):
+        line, into = self._next_line()
+        if into is not None and not extra and reduced_into(into, tensor, self._histogram):
             return line
         self._elsewhere[line] = reduce(tensor, self._histogram, extra)
         return line
+
+    def reduce_difference(self, after: Tensor, before: Tensor) -> int | None:
+        """The same of `after - before`; None, and a line that stays empty, where that has to be made first."""
+        line, into = self._next_line()
+        reduced = reduce_difference(after, before, self._histogram, into)
+        if reduced is None:
+            return None
+        if reduced.words is not None:
+            self._elsewhere[line] = reduced
+        return line
+
+    def _next_line(self) -> tuple[int, int | None]:
+        """A line, and where it lies, if there is room for it."""
+        line = next(self._next)
+        return line, self._address + line * self._apart if line < self._lines else None
 
     def fits(self, lines: int) -> bool:
         """Whether it has room for so many lines, and not many more."""
         return lines <= self._lines <= 2 * lines + 64
 
-    def clear(self, number: int) -> None:
-        """Forgets the first lines, which are all that are in use; nobody may reduce meanwhile."""
-        self._words[:number] = 0
+    def clear(self) -> None:
+        """Forgets all lines; nobody may reduce meanwhile."""
+        self._words[: next(self._next)] = 0
         self._next = count()
         self._elsewhere = {}
 

@@ -160,6 +160,19 @@ class Gathered:
                 return
             # The step ended meanwhile, in another thread: the tensor is one of the next.
 
+    def add_difference(self, key: Key, after: Tensor, before: Tensor) -> bool:
+        """Reduces `after - before` without making it; False where it has to be made, for `add`."""
+        while not self._on_tensors:
+            step = self._step
+            line = step.sheet.reduce_difference(after, before)
+            if line is None:
+                return False
+            entry = key, line, None
+            step.entries.append(entry)
+            if self._step is step or self._is_taken(step, entry):
+                return True
+        return False
+
     @_alone
     def _is_taken(self, step: OpenStep, entry: Entry) -> bool:
         """Whether an ended step has this entry, or it came too late."""
@@ -209,7 +222,7 @@ class Gathered:
         ended = self._handed_over()
         rows = self._rows(ended, step, rank)
         if ended.is_nobodys:
-            ended.sheet.clear(ended.size)
+            ended.sheet.clear()
             self._spare = ended.sheet
         return rows
 

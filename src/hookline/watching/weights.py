@@ -80,7 +80,8 @@ class Weights:
             old, grad = before[name]
             key = Key(name, "update", 0, "train")
             with self._told(name):
-                self._gather(key, backend.update_of(parameter, old))
+                if not gathered.add_difference(key, parameter, old):
+                    self._gather(key, backend.update_of(parameter, old))
                 if (lost := backend.lost(parameter, old, grad)) is not None:
                     gathered.add_number(key, "lost", lost)
 

@@ -82,6 +82,7 @@ class TorchBackend(Immediate):
     shares_memory = staticmethod(values.shares_memory)
     address = staticmethod(statistics.address)
     exchange_of = staticmethod(statistics.exchange_of)
+    side_by_side = staticmethod(statistics.side_by_side)
     reducible = staticmethod(statistics.reducible)
     reduced_on_device = staticmethod(statistics.reduced_on_device)
     scalars = staticmethod(statistics.scalars)

@@ -67,6 +67,14 @@ def address(tensor: Tensor, strided: bool = False) -> Address | None:
     return None if pointer == 0 and count else (pointer, count, name, layout)
 
 
+def side_by_side(after: Tensor, before: Tensor) -> tuple[Address, Address] | None:
+    """Where both lie, if that is in the same way and without gaps; None elsewhere."""
+    first, second = address(after), address(before)
+    if first is None or second is None or first[1:] != second[1:] or first[3] is not None:
+        return None
+    return (first, second) if after.shape == before.shape and after.stride() == before.stride() else None
+
+
 def _channels_last(tensor: Tensor) -> bool:
     # The kernel would find out that this memory has no gaps, too, at 2 us more for telling it the layout.
     return tensor.ndim == 4 and tensor.is_contiguous(memory_format=torch.channels_last)

@@ -1,0 +1,153 @@
+"""The laws of the kernel over random values: on both of its levels, against sums without rounding."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hookline.lines import Stats, collect, kernel, reduce
+from hookline.lines.reduce import reduce_difference
+
+DTYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
+ODD = [0.0, -0.0, math.nan, math.inf, -math.inf, 1e-40, -1e-44, 5e-324, 6e-8, 0.05, -0.05]
+
+
+@pytest.fixture(params=["avx2", "baseline"], autouse=True)
+def way(request):
+    with kernel.using(request.param) as name:
+        if name != kernel.WAYS[request.param]:
+            pytest.skip(f"this machine has no {request.param}: {kernel.why_not_native() or name}")
+        yield request.param
+
+
+@st.composite
+def tensors(draw, sizes):
+    """Values about an offset, some of them odd, some the same as their neighbours."""
+    size, seed = draw(sizes), draw(st.integers(0, 2**32 - 1))
+    scale, offset = 10.0 ** draw(st.integers(-30, 30)), draw(st.sampled_from([0, 0, 0, 1, -3, 100, 1e4, -1e7]))
+    spread, odd = draw(st.sampled_from([0, 0, 1, 8])), draw(st.sampled_from([0, 0, 0.0003, 0.02, 0.5]))
+    random = np.random.default_rng(seed)
+    values = random.standard_normal(size) * np.exp(spread * random.standard_normal(size))
+    x = torch.from_numpy((values + offset) * scale).to(draw(st.sampled_from(DTYPES)))
+    if draw(st.booleans()):
+        x = x.relu()
+    for place in np.flatnonzero(random.random(size) < odd).tolist():
+        x[place] = ODD[random.integers(len(ODD))]
+    return x
+
+
+def follows(x, histogram):
+    (stats,) = collect([reduce(x, histogram)])
+    values = x.double().numpy()
+    finite = values[np.isfinite(values)]
+    n = len(finite)
+    exact = (stats.finite, stats.nan, stats.inf, stats.zeros, stats.near_zero)
+    wanted = n, int(np.isnan(values).sum()), int(np.isinf(values).sum()), int((values == 0).sum())
+    assert exact == (*wanted, int((x.abs() <= 0.05).sum()))
+    if histogram:
+        assert (stats.hist == Stats.of(values).hist).all()
+    if not n:
+        return
+    assert (stats.min, stats.max) == (finite.min(), finite.max())
+    largest = float(np.abs(finite).max())
+    mean = math.fsum(finite.tolist()) / n
+    assert stats.mean == pytest.approx(mean, rel=1e-12, abs=1e-12 * largest)
+    std = math.sqrt(math.fsum(((finite - mean) ** 2).tolist()) / n)
+    assert math.sqrt(stats.m2 / n) == pytest.approx(std, rel=1e-10, abs=1e-300)
+    l2 = math.sqrt(math.fsum((finite**2).tolist()))
+    assert math.sqrt(stats.sumsq) == pytest.approx(l2, rel=1e-12, abs=1e-12 * largest)
+
+
+@pytest.mark.parametrize("histogram", [False, True])
+@settings(deadline=None, max_examples=150)
+@given(x=tensors(st.integers(0, 20_000)))
+def test_any_values(histogram, x):
+    follows(x, histogram)
+
+
+@settings(deadline=None, max_examples=40)
+@given(x=tensors(st.integers(16_000, 60_000)))
+def test_many_values(x):
+    """So many that the histogram is gathered in tables."""
+    follows(x, True)
+
+
+@pytest.mark.parametrize("more", [0, 1, 15, 16, 17, 4095])
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_the_end_of_many_values(dtype, more):
+    x = torch.randn(5 * 4096 + more, generator=torch.Generator().manual_seed(more)).to(dtype)
+    follows(x, True)
+
+
+@settings(deadline=None, max_examples=40)
+@given(parts=st.lists(tensors(st.integers(1, 9000)), min_size=2, max_size=12), exponent=st.integers(-20, 20))
+def test_values_that_change_on_the_way(parts, exponent):
+    """Blocks unlike those before them: another mean, other magnitudes, other things among them."""
+    parts = [part.double() * 2.0 ** (number * exponent) for number, part in enumerate(parts)]
+    follows(torch.cat(parts).float(), True)
+    follows(torch.cat(parts).bfloat16(), True)
+
+
+@settings(deadline=None, max_examples=25)
+@given(x=tensors(st.integers(2, 12_000)), step=st.integers(2, 5), at=st.integers(0, 4))
+def test_layouts_and_parts_give_what_the_whole_does(x, step, at):
+    follows(x[at::step], True)
+    follows(x[at:], True)  # from another address
+    whole, *parts = collect([reduce(x), reduce(x[: len(x) // 3]), reduce(x[len(x) // 3 :])])
+    merged = Stats.merged(parts)
+    assert (merged.hist == whole.hist).all() and merged.zeros == whole.zeros and merged.nan == whole.nan
+
+
+@settings(deadline=None, max_examples=25)
+@given(x=tensors(st.integers(1, 20_000)))
+def test_a_processor_that_flushes_denormals(x):
+    (wanted,) = collect([reduce(x)])
+    torch.set_flush_denormal(True)
+    try:
+        found = reduce(x)
+    finally:
+        torch.set_flush_denormal(False)
+    assert bytes(found.words) == bytes(wanted.words())
+
+
+def near(x, seed):
+    """What a step could have made of x: most values are close to what they were, some are the same."""
+    random = torch.Generator().manual_seed(seed)
+    moved = x.double() * (1 + 0.01 * torch.randn(len(x), generator=random, dtype=torch.float64))
+    return torch.where(torch.rand(len(x), generator=random) < 0.3, x, moved.to(x.dtype))
+
+
+@pytest.mark.parametrize("histogram", [False, True])
+@settings(deadline=None, max_examples=80)
+@given(before=tensors(st.integers(2, 20_000)), seed=st.integers(0, 9))
+def test_a_difference_that_is_not_made(histogram, before, seed):
+    after = near(before, seed)
+    made, found = reduce(after - before, histogram), reduce_difference(after, before, histogram)
+    assert bytes(found.words) == bytes(made.words)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_differences_of_halves_are_rounded_as_torch_does(dtype):
+    every = torch.arange(2**16, dtype=torch.int32).to(torch.uint16).view(dtype)
+    random = torch.Generator().manual_seed(0)
+    for _ in range(20):
+        other = every[torch.randperm(2**16, generator=random)]
+        made, found = reduce(every - other), reduce_difference(every, other, True)
+        assert bytes(found.words) == bytes(made.words)
+
+
+def test_what_does_not_lie_side_by_side_is_not_subtracted():
+    x = torch.randn(4, 3, 5, 5)
+    other = x.to(memory_format=torch.channels_last)
+    assert reduce_difference(x, x.clone(), False) is not None
+    assert reduce_difference(other, other.clone(), False) is not None
+    for after, before in [(x, other), (x, x.double()), (x, x.reshape(12, 25)), (x[:, :2], x[:, :2].clone())]:
+        assert reduce_difference(after, before, False) is None
+    torch.set_flush_denormal(True)
+    try:
+        assert reduce_difference(x, x.clone(), False) is None
+    finally:
+        torch.set_flush_denormal(False)
