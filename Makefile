@@ -105,7 +105,7 @@ test-sanitized: setup
 	done
 	ASAN_OPTIONS=detect_leaks=0 PYTHONPATH=$(SANITIZED) \
 		LD_PRELOAD="$$($(CC) -print-file-name=libasan.so) $$($(CC) -print-file-name=libstdc++.so)" \
-		$(BIN)/pytest -q -n 2 -k 'not special_values' $(SANITIZED_TESTS)
+		$(BIN)/pytest -q -n 2 $(SANITIZED_TESTS)
 
 # An environment of its own: these libraries are heavy, and hookline must not need any of them.
 $(TRAINERS_READY): $(SUITES)/trainers/requirements.txt constraints.txt
