@@ -1,4 +1,4 @@
-/* Direct: small tensors reduced and copied with nothing of Python in between.
+/* Direct: tensors reduced and copied with nothing of Python in between.
 
    Asked from Python, a tensor takes ten calls to tell where its values lie, which is more than the kernel takes for
    a small one. Frameworks that offer DLPack's table of C functions tell it in one. What is done here is no operation
@@ -170,14 +170,89 @@ static PyObject *copy(PyObject *self, PyObject *const *args, Py_ssize_t count) {
     return made;
 }
 
+/* Whether the values fill the memory from the first to the last of them, in whatever order. */
+static int has_no_gaps(const Tensor *t) {
+    if (t->ndim > MAX_DIMS) return lies_in_order(t);
+    int used[MAX_DIMS] = {0};
+    int64_t apart = 1;
+    for (int found = 0; found < t->ndim; found++) {
+        int next = -1;
+        for (int d = 0; d < t->ndim && next < 0; d++)
+            if (!used[d] && (t->shape[d] == 1 || t->strides[d] == apart)) next = d;
+        if (next < 0) return 0;
+        used[next] = 1;
+        apart *= t->shape[next];
+    }
+    return 1;
+}
+
+static int are_alike(const Tensor *a, const Tensor *b) {
+    if (a->ndim != b->ndim || memcmp(&a->dtype, &b->dtype, sizeof a->dtype)) return 0;
+    for (int d = 0; d < a->ndim; d++)
+        if (a->shape[d] != b->shape[d] || (a->shape[d] != 1 && a->strides[d] != b->strides[d])) return 0;
+    return 1;
+}
+
+#if defined(__x86_64__) && defined(__GNUC__)
+#include <immintrin.h>
+#define STREAMED (1 << 16) /* bytes from which on it is worth it */
+
+/* A copy that is not read again soon is written past the caches: memory then need not be fetched only to be
+   overwritten, and what the model works on stays in them. */
+static void copy_bytes(char *to, const char *from, size_t bytes) {
+    size_t at = -(uintptr_t)to & 15;
+    if (bytes < STREAMED) {
+        memcpy(to, from, bytes);
+        return;
+    }
+    memcpy(to, from, at);
+    for (; at + 64 <= bytes; at += 64)
+        for (int part = 0; part < 64; part += 16)
+            _mm_stream_si128((__m128i *)(to + at + part), _mm_loadu_si128((const __m128i *)(from + at + part)));
+    _mm_sfence();
+    memcpy(to + at, from + at, bytes - at);
+}
+#else
+static void copy_bytes(char *to, const char *from, size_t bytes) { memcpy(to, from, bytes); }
+#endif
+
+/* copy_into(exchange, tensor, room) -> whether the values of `tensor` are in `room` now: both on the CPU, of one
+   shape, dtype and layout without gaps. */
+static PyObject *copy_into(PyObject *self, PyObject *const *args, Py_ssize_t count) {
+    (void)self;
+    if (count != 3) {
+        PyErr_Format(PyExc_TypeError, "copy_into: expected 3 arguments, got %zd", count);
+        return NULL;
+    }
+    const Exchange *exchange = PyCapsule_GetPointer(args[0], "dlpack_exchange_api");
+    if (!exchange) return NULL;
+    Tensor from, to;
+    if (exchange->version.major != 1 || !exchange->tell) Py_RETURN_FALSE;
+    if (exchange->tell(args[1], &from) || exchange->tell(args[2], &to)) {
+        PyErr_Clear();
+        Py_RETURN_FALSE;
+    }
+    if (from.device.kind != CPU || to.device.kind != CPU || !is_copied_as_bytes(&from)) Py_RETURN_FALSE;
+    if (!from.strides || !to.strides || !are_alike(&from, &to) || !has_no_gaps(&from)) Py_RETURN_FALSE;
+    size_t bytes = from.dtype.bits / 8;
+    for (int d = 0; d < from.ndim; d++) bytes *= (size_t)from.shape[d];
+    if (bytes && (!from.data || !to.data)) Py_RETURN_FALSE;
+
+    PyThreadState *thread = PyEval_SaveThread();
+    copy_bytes((char *)to.data + to.byte_offset, (const char *)from.data + from.byte_offset, bytes);
+    PyEval_RestoreThread(thread);
+    Py_RETURN_TRUE;
+}
+
 static PyMethodDef methods[] = {
+    {"copy_into", (PyCFunction)(void (*)(void))copy_into, METH_FASTCALL, NULL},
     {"copy", (PyCFunction)(void (*)(void))copy, METH_FASTCALL, NULL},
     {"reduce", (PyCFunction)(void (*)(void))reduce, METH_FASTCALL, NULL},
     {NULL, NULL, 0, NULL},
 };
 
 static struct PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT, "_direct", "Small tensors, reduced and copied.", -1, methods, NULL, NULL, NULL, NULL,
+    PyModuleDef_HEAD_INIT, "_direct", "Tensors, reduced and copied.", -1, methods, NULL, NULL, NULL, NULL,
 };
 
 PyMODINIT_FUNC PyInit__direct(void) { return PyModule_Create(&definition); }

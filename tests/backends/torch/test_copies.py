@@ -147,3 +147,44 @@ def test_what_is_large_is_left_to_the_pool():
     assert copy_directly(EXCHANGE, torch.ones(LARGE // 4 - 1), LARGE) is not None
     with pytest.raises(TypeError, match="expected 3 arguments, got 2"):
         copy_directly(EXCHANGE, torch.ones(1))
+
+
+BIG = 3 * LARGE // 4
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES, *OTHERS], ids=str)
+@pytest.mark.parametrize("layout", ["in order", "channels last", "turned", "with gaps", "repeated", "odd start"])
+def test_large_tensors_are_copied_whichever_way_they_lie(layout, dtype):
+    flat = torch.arange(BIG + 8).remainder(97).to(dtype)
+    tensor = {
+        "in order": flat[:BIG].reshape(2, 3, -1),
+        "channels last": flat[:BIG].reshape(2, 3, 4, -1).contiguous(memory_format=torch.channels_last),
+        "turned": flat[:BIG].reshape(64, -1).T,
+        "with gaps": flat[:BIG].reshape(64, -1)[:, ::2],
+        "repeated": flat[:BIG].reshape(1, -1).expand(3, -1),
+        "odd start": flat[3 : BIG + 3],
+    }[layout]
+    expected = tensor.clone()
+    kept = snapshot(tensor)
+    flat.zero_()
+    tensor.zero_() if layout != "repeated" else None
+    assert kept.shape == expected.shape and kept.dtype == expected.dtype
+    assert torch.equal(kept.to(torch.complex128), expected.to(torch.complex128))
+
+
+def test_a_large_negated_view_is_negated():
+    assert snapshot(torch._neg_view(torch.ones(BIG))).unique().tolist() == [-1.0]
+
+
+@needs_table
+def test_a_room_of_another_kind_is_refused():
+    whole = torch.arange(12.0).reshape(3, 4)
+    for room in (
+        torch.zeros(3, 5), torch.zeros(12), torch.zeros(4, 3).T, torch.zeros(3, 4, dtype=torch.float64),
+        torch.zeros(3, 4, device="meta"), torch.zeros(3, 4).to_sparse(), torch.zeros(3, 8)[:, ::2],
+    ):  # fmt: skip
+        assert not values.copy_into(EXCHANGE, whole, room)
+    room = torch.zeros(3, 4)
+    assert values.copy_into(EXCHANGE, whole, room) and torch.equal(room, whole)
+    with pytest.raises(TypeError, match="expected 3 arguments, got 0"):
+        values.copy_into()

@@ -31,10 +31,12 @@ from hookline.errors import Unsupported
 from hookline.trees import leaves
 
 copy_directly: Callable[[object, torch.Tensor, int], torch.Tensor | None] | None
+copy_into: Callable[[object, torch.Tensor, torch.Tensor], bool] | None
 try:
     from hookline.backends._direct import copy as copy_directly
+    from hookline.backends._direct import copy_into
 except ImportError:  # there was no compiler when hookline was installed
-    copy_directly = None
+    copy_directly = copy_into = None
 
 EXCHANGE = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
 """DLPack's table of C functions, in versions of torch that have one."""
@@ -158,7 +160,10 @@ def _copy(tensor: torch.Tensor, device: Any, dtype: Any) -> torch.Tensor:
         stride = tensor.stride()
         if not (tensor.is_contiguous() or tensor.is_contiguous(memory_format=torch.channels_last)):
             stride = torch.empty(tensor.shape, device="meta").stride()
-        return POOL.take(tensor.shape, stride, dtype or tensor.dtype).copy_(tensor)
+        copy = POOL.take(tensor.shape, stride, dtype or tensor.dtype)
+        if _COPIES and not tensor.is_neg() and copy_into(EXCHANGE, tensor, copy):  # type: ignore[misc]
+            return copy
+        return copy.copy_(tensor)
     return tensor.clone() if device is dtype is None else tensor.to(device=device, dtype=dtype, copy=True)
 
 
