@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import bisect
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from hookline.errors import RunError, printable
 from hookline.rows import Rows, series_of
 from hookline.runfiles.entries import Entry, Frame, check, histograms_of, keys_of, last_of_each, overlapping
 from hookline.runfiles.facts import checked_facts, checked_recording, checked_series
-from hookline.runfiles.frames import LARGEST, Block, Damaged, rows_of, unpack_columns, unseal
+from hookline.runfiles.frames import LARGEST, Block, Damaged, rows_of, unpack_columns, unpack_places, unseal
 from hookline.runfiles.opening import LONG, SHORT, Source
 from hookline.runfiles.schema import GROUP, META, VERSION, Format, StoredRecording, checksum, format_of
 from hookline.tables import more_of
@@ -26,6 +26,7 @@ MOST_FACTS = 10_000
 MOST_TOLD = 1000
 MOST_MISSING = 20_000
 """Where more rows than this are missing, a file is not damaged but lies."""
+Made = TypeVar("Made")
 ASK_VERSION = "SELECT value FROM meta WHERE name = 'version'"
 
 
@@ -90,14 +91,14 @@ class Reader:
         """
         self._look()
         low, high = -LARGEST if first is None else first, LARGEST if last is None else last
-        numbers = np.asarray(sorted(wanted), np.int64)
         for group in sorted({number // GROUP for number in wanted}):
+            is_wanted = np.asarray([group * GROUP + place in wanted for place in range(GROUP)])
             entries = [one for one in self._groups.get(group, []) if one.first <= high and one.last >= low]
             older = self._written_again(entries)
             for entry in entries:
                 if (frame := self._frame(entry, hists)) is not None:
                     steps = frame.columns["step"]
-                    mine = np.isin(frame.columns["series"], numbers) & (steps >= low) & (steps <= high)
+                    mine = is_wanted[frame.columns["series"] % GROUP] & (steps >= low) & (steps <= high)
                     mine &= last_of_each(keys_of(frame))
                     if entry.number in older:
                         mine &= ~older[entry.number]
@@ -156,8 +157,22 @@ class Reader:
         return self.last_frame()[1]
 
     def steps(self) -> list[int]:
-        """Every step that has a row, in order."""
-        return sorted({step for frame in self._every() for step in np.unique(frame.columns["step"]).tolist()})
+        """Every step that has a row, in order.
+
+        Frames that were written together have the same steps, as a rule: where one has every step from its first
+        to its last, others with these ends have none besides and are not read.
+        """
+        self._look()
+        found: set[int] = set()
+        gapless: set[tuple[int, int]] = set()
+        for entry in self._entries:
+            ends = entry.first, entry.last
+            if ends not in gapless:
+                steps = self._steps_of(entry)
+                found |= steps
+                if len(steps) == entry.last - entry.first + 1:
+                    gapless.add(ends)
+        return sorted(found)
 
     def count(self) -> int:
         """How many rows there are."""
@@ -239,7 +254,7 @@ class Reader:
         columns = "series_group, first, last, rows" if self._format.sealed else "series_group, first, last, NULL"
         for number, values in self._each("frame", columns, self._next):
             self._next = number + 1
-            if values is not None and all(type(value) is int and abs(value) <= LARGEST for value in values[:3]):
+            if values is not None and _are_whole(*values[:3]):
                 group, first, last, rows = values
                 entry = Entry(number, group, first, last, rows if type(rows) is int and rows > 0 else None)
             elif (found := self._entry_by_block(number)) is not None:
@@ -256,7 +271,7 @@ class Reader:
     def _entry_by_block(self, number: int) -> Entry | None:
         """What a frame's own bytes tell of it, where what was noted of it is damaged."""
         try:
-            columns, _ = unpack_columns(self._block(number).stats)
+            columns, _ = unpack_columns(self._block(number, hists=False).stats)
             series, steps = columns["series"], columns["step"]
             if self._format.sealed and len(series):
                 entry = Entry(number, int(series[0]) // GROUP, int(steps.min()), int(steps.max()), len(series))
@@ -270,14 +285,33 @@ class Reader:
 
     def _frame(self, entry: Entry, hists: bool) -> Frame | None:
         """A frame whose numbers fit together; None where it is damaged, which is told."""
-        try:
-            block = self._block(entry.number)
+
+        def made() -> Frame:
+            block = self._block(entry.number, hists=hists)
             columns, extra = unpack_columns(block.stats)
-            check(entry, columns)
-            self._check_known(entry, columns)
+            self._check(entry, columns)
             return Frame(
                 entry.number, entry.group, columns, extra, histograms_of(block, len(extra)) if hists else None
             )
+
+        return self._unless_damaged(entry, made)
+
+    def _steps_of(self, entry: Entry) -> set[int]:
+        """The steps of a frame's rows; none where it is damaged, which is told."""
+        # Without a checksum, damage shows only where a frame is unpacked to its end.
+        columns_of = unpack_places if self._format.sealed else lambda stats: unpack_columns(stats)[0]
+
+        def made() -> set[int]:
+            columns = columns_of(self._block(entry.number, hists=False).stats)
+            self._check(entry, columns)
+            return set(columns["step"].tolist())
+
+        return self._unless_damaged(entry, made) or set()
+
+    def _unless_damaged(self, entry: Entry, made: Callable[[], Made]) -> Made | None:
+        """What is made of a frame; None where it is damaged, which is told."""
+        try:
+            return made()
         except Damaged as error:
             why = printable(error)
         except sqlite3.Error as error:
@@ -287,23 +321,24 @@ class Reader:
         self._tell(f"frame {entry.number}, with rows of {steps}, is damaged and left out: {why}")
         return None
 
-    def _check_known(self, entry: Entry, columns: dict[str, Any]) -> None:
-        """Tells of rows whose series is not there, so that nobody knows what they are of."""
-        numbers = set(np.unique(columns["series"]).tolist())
+    def _check(self, entry: Entry, columns: dict[str, Any]) -> None:
+        """Damaged where rows are not those announced; tells of rows whose series is not there."""
+        check(entry, columns)
+        numbers = set(columns["series"].tolist())
         if not numbers <= self._series.keys() and not numbers <= self.series().keys():
             self._tell(f"frame {entry.number} has rows of a series that is missing; they are left out")
 
-    def _block(self, number: int) -> Block:
-        """The bytes of a frame, whose checksums agree."""
-        found = self._source.one(self._format.blocks, number)
+    def _block(self, number: int, *, hists: bool) -> Block:
+        """The bytes of a frame, whose checksums agree; with those of its histograms, or without."""
+        found = self._source.one(self._format.blocks if hists else self._format.stats, number)
         if found is None:
             raise Damaged("it is missing")
-        stats, hists = found
-        if not isinstance(stats, bytes) or not isinstance(hists, (bytes, type(None))):
+        stats, more = found
+        if not isinstance(stats, bytes) or not isinstance(more, (bytes, type(None))):
             raise Damaged("it is not made of bytes")
         if not self._format.sealed:
-            return Block(stats, hists)
-        return Block(unseal(stats, f"{number} stats"), None if hists is None else unseal(hists, f"{number} hists"))
+            return Block(stats, more)
+        return Block(unseal(stats, f"{number} stats"), None if more is None else unseal(more, f"{number} hists"))
 
     def _each(self, table: str, columns: str, start: int) -> Iterator[tuple[int, tuple[Any, ...] | None]]:
         """(number, values) of the rows of a table from a number on; None for those that are damaged.
@@ -393,6 +428,11 @@ class Reader:
         if told not in self._told and len(self._told) < MOST_TOLD:
             self._told.add(told)
             self.damage.append(told)
+
+
+def _are_whole(*values: Any) -> bool:
+    """Whether these are whole numbers that are exact everywhere."""
+    return set(map(type, values)) == {int} and min(values) >= -LARGEST and max(values) <= LARGEST
 
 
 def _is_damage(error: sqlite3.Error) -> bool:
