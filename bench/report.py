@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bench.harness import Line
 
-HEADS = ("case", "ratio", "IQR", "unit", "goal", "reached?", "note")
+HEADS = ("case", "ratio", "IQR", "best", "unit", "goal", "reached?", "note")
 PACKAGES = ("hookline", "torch", "nnsight", "captum", "fastai", "transformers")
 
 
@@ -23,6 +23,7 @@ class Result:
     lines: list[Line]
     note: str
     rounds: int
+    load: str = ""
 
 
 def as_text(result: Result) -> str:
@@ -34,15 +35,17 @@ def as_text(result: Result) -> str:
     ]
     head = f"{result.title} ({result.rounds} rounds)"
     parts = [head, "-" * len(head), *shown]
-    return "\n".join([*parts, result.note] if result.note else parts) + "\n"
+    return "\n".join([*parts, *filter(None, (result.note, _sentence(result.load)))]) + "\n"
 
 
-def as_markdown(results: list[Result]) -> str:
-    """A whole file: the machine, then all tables."""
-    parts = ["# Timings\n", "Written by `python -m bench --write`.\n", *(f"- {fact}" for fact in facts()), ""]
+def as_markdown(results: list[Result], load: str = "") -> str:
+    """A whole file: the machine and its load, then all tables."""
+    known = [*facts(), *filter(None, (_sentence(load),))]
+    parts = ["# Timings\n", "Written by `python -m bench --write`.\n", *(f"- {fact}" for fact in known), ""]
     for result in results:
         head, *rows = _cells(result)
-        parts += [f"## {result.title}\n", f"{result.rounds} rounds. {result.note}".strip() + "\n"]
+        told = " ".join(filter(None, (f"{result.rounds} rounds.", result.note, _sentence(result.load))))
+        parts += [f"## {result.title}\n", told + "\n"]
         parts += [_markdown_row(head), _markdown_row(["---"] * len(HEADS)), *map(_markdown_row, rows), ""]
     return "\n".join(parts)
 
@@ -56,8 +59,13 @@ def facts() -> list[str]:
         f"Date: {datetime.date.today().isoformat()}",
         "Clock: CPU time of the process; torch on one thread; all cases of a table in shuffled rounds; "
         "ratio = median over rounds of the ratio to the table's first case in the same round; IQR = the quartiles "
-        "of that; unit = what is added to the first case, without sign the time itself",
+        "of that; best = the ratio of the fastest rounds; unit = what is added to the first case, without sign "
+        "the time itself",
     ]
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}." if text else ""
 
 
 def _cells(result: Result) -> list[list[str]]:

@@ -56,7 +56,9 @@ def tables() -> Iterator[Table]:
             "Writing 10,000 rows (25 steps of 400)",
             [
                 Case("JSON lines, without histograms", partial(_as_json, some, folder / "rows.json")),
-                Case("hookline.RunStore, as watch writes", partial(_stored, as_columns, folder), goal=WRITING_GOAL),
+                Case(
+                    "hookline.RunStore, as watch writes", partial(_stored, as_columns, folder), goal=WRITING_GOAL
+                ),
                 Case("hookline.RunStore, rows as dicts", partial(_stored, some, folder), goal=WRITING_GOAL),
                 Case("hookline.RunStore, dicts without histograms", partial(_stored, _plain(some), folder)),
             ],
