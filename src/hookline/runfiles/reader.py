@@ -16,16 +16,13 @@ from hookline.rows import Rows, series_of
 from hookline.runfiles.entries import Entry, Frame, check, histograms_of, keys_of, last_of_each, overlapping
 from hookline.runfiles.facts import checked_facts, checked_recording, checked_series
 from hookline.runfiles.frames import LARGEST, Block, Damaged, rows_of, unpack_columns, unpack_places, unseal
-from hookline.runfiles.opening import LONG, SHORT, Source
+from hookline.runfiles.numbered import Numbered, is_damage, raise_unless_damage
+from hookline.runfiles.opening import LONG, Source
 from hookline.runfiles.schema import GROUP, META, VERSION, Format, StoredRecording, checksum, format_of
 from hookline.tables import more_of
 
-UNREADABLE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_MISMATCH}
-"""What SQLite says of damage; of other errors (busy, no access) it may be free later."""
 MOST_FACTS = 10_000
 MOST_TOLD = 1000
-MOST_MISSING = 20_000
-"""Where more rows than this are missing, a file is not damaged but lies."""
 Made = TypeVar("Made")
 ASK_VERSION = "SELECT value FROM meta WHERE name = 'version'"
 
@@ -44,7 +41,6 @@ class Reader:
         self._next = 1
         self._series: dict[int, dict[str, Any]] = {}
         self._next_series = 0
-        self._missing = 0
         self._told: set[str] = set()
         try:
             self._source = Source(path)
@@ -52,6 +48,7 @@ class Reader:
             raise RunError(f"{path} is not a file of a hookline run, or is damaged: {printable(error)}") from error
         try:
             self._format = self._known_format()
+            self._tables = Numbered(path, self._source, sealed=self._format.sealed)
             self.meta = self._facts(self._format.sealed)
         except BaseException:
             self._source.close()
@@ -61,12 +58,12 @@ class Reader:
         """What is noted of recordings, in the order in which they were made."""
         if not self._format.recordings:
             return []
-        found = self._each("recording", "file, step, made, sites", 1)
+        found = self._tables.each("recording", "file, step, made, sites", 1)
         return [one for number, values in found if (one := self._whole(checked_recording, number, values))]
 
     def series(self) -> dict[int, dict[str, Any]]:
         """{number: {site, kind, call, mode}}, in the order in which they first came."""
-        for number, values in self._each("series", "site, kind, call, mode", self._next_series):
+        for number, values in self._tables.each("series", "site, kind, call, mode", self._next_series):
             self._next_series = number + 1
             if one := self._whole(checked_series, number, values):
                 self._series[number] = one
@@ -152,7 +149,7 @@ class Reader:
             with suppress(sqlite3.Error):
                 number, *values, crc = self._source.one(query) or (0, None)
                 last = values[2] if number else None
-                if type(last) is int and abs(last) <= LARGEST and self._agrees(crc, number, values):
+                if type(last) is int and abs(last) <= LARGEST and self._tables.agrees(crc, number, values):
                     return last
         return self.last_frame()[1]
 
@@ -203,7 +200,7 @@ class Reader:
             known = format_of(tables)
             (version,) = (META in tables and self._source.one(ASK_VERSION)) or ("",)
         except sqlite3.Error as error:
-            if known is None or not _is_damage(error):
+            if known is None or not is_damage(error):
                 raise RunError(
                     f"{self.path} is not a file of a hookline run, or is damaged: {printable(error)}"
                 ) from error
@@ -236,7 +233,7 @@ class Reader:
                 if sealed:
                     seals = dict(self._source.rows(f"SELECT name, crc FROM seal LIMIT {MOST_FACTS}"))
         except sqlite3.Error as error:
-            self._raise_unless_damage(error)
+            raise_unless_damage(error, self.path)
             self._tell(f"the facts of the run can't all be read ({printable(error)})")
         if sealed:
             for name in seals.keys() - found.keys():
@@ -252,7 +249,7 @@ class Reader:
     def _look(self) -> None:
         """Learns of the frames that were written since."""
         columns = "series_group, first, last, rows" if self._format.sealed else "series_group, first, last, NULL"
-        for number, values in self._each("frame", columns, self._next):
+        for number, values in self._tables.each("frame", columns, self._next):
             self._next = number + 1
             if values is not None and _are_whole(*values[:3]):
                 group, first, last, rows = values
@@ -280,7 +277,7 @@ class Reader:
         except Damaged:
             pass
         except sqlite3.Error as error:
-            self._raise_unless_damage(error)
+            raise_unless_damage(error, self.path)
         return None
 
     def _frame(self, entry: Entry, hists: bool) -> Frame | None:
@@ -315,7 +312,7 @@ class Reader:
         except Damaged as error:
             why = printable(error)
         except sqlite3.Error as error:
-            self._raise_unless_damage(error)
+            raise_unless_damage(error, self.path)
             why = printable(error)
         steps = f"step {entry.first}" if entry.first == entry.last else f"steps {entry.first} to {entry.last}"
         self._tell(f"frame {entry.number}, with rows of {steps}, is damaged and left out: {why}")
@@ -340,74 +337,6 @@ class Reader:
             return Block(stats, more)
         return Block(unseal(stats, f"{number} stats"), None if more is None else unseal(more, f"{number} hists"))
 
-    def _each(self, table: str, columns: str, start: int) -> Iterator[tuple[int, tuple[Any, ...] | None]]:
-        """(number, values) of the rows of a table from a number on; None for those that are damaged.
-
-        Rows are numbered without gaps, so a row that is missing is known.
-        """
-        asked = f"{columns}, {'crc' if self._format.sealed else 'NULL'}"
-        expected = start
-        try:
-            query = f"SELECT number, {asked} FROM {table} WHERE number >= ? ORDER BY number"
-            longest = LONG if table == "recording" else SHORT
-            for number, *values, crc in self._source.rows(query, start, longest=longest):
-                if type(number) is not int or number < expected:
-                    raise sqlite3.DatabaseError("rows are out of order")
-                for missing in range(expected, number):
-                    self._count_missing(table)
-                    yield missing, None
-                expected = number + 1
-                yield number, tuple(values) if self._agrees(crc, number, values) else None
-            return
-        except sqlite3.Error as error:
-            self._raise_unless_damage(error)
-        for number in range(expected, self._last_number(table, expected) + 1):  # what lies behind the damage
-            if (found := self._one(table, asked, number)) is None:
-                self._count_missing(table)
-            yield number, found
-
-    def _count_missing(self, table: str) -> None:
-        self._missing += 1
-        if self._missing > MOST_MISSING:
-            raise RunError(f"{self.path} is damaged: more than {MOST_MISSING:,} rows of {table!r} are missing.")
-
-    def _one(self, table: str, asked: str, number: int) -> tuple[Any, ...] | None:
-        try:
-            found = self._source.one(f"SELECT {asked} FROM {table} WHERE number = ?", number)
-        except sqlite3.Error as error:
-            self._raise_unless_damage(error)
-            return None
-        return found[:-1] if found and self._agrees(found[-1], number, found[:-1]) else None
-
-    def _agrees(self, crc: Any, number: int, values: Any) -> bool:
-        try:
-            return not self._format.sealed or crc == checksum(number, *values)
-        except TypeError:  # bytes, where only numbers and texts are
-            return False
-
-    def _last_number(self, table: str, start: int) -> int:
-        """The largest number of a damaged table, as far as it can be found."""
-        with suppress(sqlite3.DatabaseError):
-            (last,) = self._source.one(f"SELECT max(number) FROM {table}") or (None,)
-            if type(last) is int and last < self.path.stat().st_size:
-                return last
-        low, high = start, start + 1
-        while self._may_have(table, high):
-            low, high = high, 2 * high + 1
-            if high > self.path.stat().st_size:
-                raise RunError(f"{self.path} is damaged: its table {table!r} can't be read.")
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if self._may_have(table, middle) else (low, middle)
-        return low
-
-    def _may_have(self, table: str, number: int) -> bool:
-        try:
-            return self._source.one(f"SELECT 1 FROM {table} WHERE number = ?", number) is not None
-        except sqlite3.Error as error:
-            self._raise_unless_damage(error)
-            return True
-
     def _whole(self, made: Any, number: int, values: tuple[Any, ...] | None) -> Any:
         """What `made` makes of a row; None where it is damaged, which is told."""
         try:
@@ -419,10 +348,6 @@ class Reader:
             self._tell(f"{what} {number} is left out: {printable(error)}")
             return None
 
-    def _raise_unless_damage(self, error: sqlite3.Error) -> None:
-        if not _is_damage(error):
-            raise RunError(f"{self.path} can't be read: {printable(error)}") from error
-
     def _tell(self, what: str) -> None:
         told = f"{self.path}: {what}."
         if told not in self._told and len(self._told) < MOST_TOLD:
@@ -433,7 +358,3 @@ class Reader:
 def _are_whole(*values: Any) -> bool:
     """Whether these are whole numbers that are exact everywhere."""
     return set(map(type, values)) == {int} and min(values) >= -LARGEST and max(values) <= LARGEST
-
-
-def _is_damage(error: sqlite3.Error) -> bool:
-    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF in UNREADABLE
