@@ -21,6 +21,7 @@ ROWS = {
     "nothing": "bench.nothing",
     "import": "bench.imports",
     "kernel": "bench.kernel",
+    "growth": "bench.growth",
 }
 QUICK = 3  # rounds
 
