@@ -5,9 +5,9 @@ little. Each round runs every case once, in an order shuffled anew; a result is 
 of what the case took relative to the plain case *of the same round*. Beside it stands the ratio of the
 fastest rounds, which is what a quiet machine would tell.
 
-What disturbs comes and goes within seconds, so many short rounds are steadier than few long ones: in eight
-measurements of the observer row on a busy machine, 60 rounds of 6 ms gave ratios that differed by 2.1% (standard
-deviation), 20 rounds of 30 ms by 4.4%, in more time. Cheap tables therefore get more rounds, not longer ones.
+Cheap tables get more rounds, not longer ones. In eight measurements each of the observer row, 60 rounds of 6 ms
+gave ratios with a standard deviation of 2.1%, 20 rounds of 30 ms 4.4%. The two were measured one after the other
+on a busy machine whose load changed meanwhile, so this is a hint and no proof.
 """
 
 from __future__ import annotations
