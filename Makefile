@@ -1,5 +1,6 @@
 # make demo   the main job, on a small model       make test    everything that must hold
 # make check  style and types only                 make bench   timings beside other tools
+# make bench-peers     the same work with hookline and other tools: docs/peers.md
 # make test-trainers   the callbacks in real fastai, Lightning, transformers, Accelerate and Keras
 # make test-browser    the page and the report in a real Chromium
 # make test-frameworks   the conformance suite on each framework, and their records compared
@@ -15,6 +16,8 @@ READY := .venv/.ready
 
 TRAINERS := .venv-trainers
 TRAINERS_READY := $(TRAINERS)/.ready
+PEERS := .venv-peers
+PEERS_READY := $(PEERS)/.ready
 SINKS := .venv-sinks
 SINKS_READY := $(SINKS)/.ready
 
@@ -59,7 +62,7 @@ WHEELS := .venv-wheels
 VERSION := $(shell sed -n 's/^__version__ = "\(.*\)"$$/\1/p' src/hookline/version.py)
 
 .PHONY: setup demo test test-quick test-trainers test-frameworks test-versions test-sinks test-browser \
-	test-sanitized check style types dist sdist wheels docs is-tagged notes bench clean
+	test-sanitized check style types dist sdist wheels docs is-tagged notes bench bench-peers clean
 .SECONDARY:
 
 setup: $(READY)
@@ -209,6 +212,19 @@ bench: setup
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[torch,dev,bench]'
 	$(BIN)/python -m bench
 
+# Other tools, in an environment of their own. None of them may bring another torch, or CUDA.
+$(PEERS_READY): bench/requirements.txt constraints.txt
+	$(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/pip install --quiet --constraint constraints.txt torch==2.13.0
+	$(PEERS)/bin/pip install --quiet --constraint constraints.txt --requirement bench/requirements.txt
+	$(PEERS)/bin/pip install --quiet --no-deps fastai==2.8.12
+	$(PEERS)/bin/pip install --quiet --no-deps --editable .
+	touch $(PEERS_READY)
+
+# Writes docs/peers.md and docs/peers.png.
+bench-peers: $(PEERS_READY)
+	$(PEERS)/bin/python -m bench --peers
+
 clean:
-	rm -rf .venv $(TRAINERS) $(SINKS) $(DIST) $(DOCS) $(WHEELS) $(addprefix .venv-,$(FRAMEWORKS)) .venv-versions-*
+	rm -rf .venv $(TRAINERS) $(PEERS) $(SINKS) $(DIST) $(DOCS) $(WHEELS) $(addprefix .venv-,$(FRAMEWORKS)) .venv-versions-*
 	rm -rf build dist site src/*.egg-info src/hookline/*/_*.so

@@ -8,12 +8,27 @@ import sys
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
+from bench.load import Meter
 from bench.report import Result, as_markdown, as_text
 from bench.rows import QUICK, ROWS, measured_row
+
+PAGE, PLOT = Path("docs/peers.md"), Path("docs/peers.png")
 
 
 def main() -> int:
     options = _options()
+    if options.profile:
+        from bench.profiling import profiled_row
+
+        profiled_row(options.profile, options.case)
+        return 0
+    if options.peers:
+        from bench.peers import compared_peers
+        from bench.peers_page import write
+
+        write(compared_peers(options.quick), PAGE, PLOT)
+        return 0
+    meter = Meter()
     results: list[Result] = []
     failed = False
     for name in options.rows or ROWS:
@@ -26,7 +41,7 @@ def main() -> int:
         results += measured
         print(*map(as_text, measured), sep="\n", flush=True)
     if options.write is not None:
-        options.write.write_text(as_markdown(results))
+        options.write.write_text(as_markdown(results, meter.told()))
     return int(failed)
 
 
@@ -44,6 +59,11 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, help="rounds of every table, in place of its own number")
     parser.add_argument("--quick", action="store_true", help=f"{QUICK} rounds: shows that it works, not how fast")
     parser.add_argument("--write", type=Path, metavar="FILE", help="also write all tables as Markdown")
+    parser.add_argument("--peers", action="store_true", help=f"measure other tools, and write {PAGE} and {PLOT}")
+    parser.add_argument("--profile", choices=ROWS, metavar="ROW", help="where the time of hookline's cases goes")
+    parser.add_argument(
+        "--case", default="", metavar="TEXT", help="with --profile: the cases with this text instead"
+    )
     options = parser.parse_args()
     if unknown := [row for row in options.rows if row not in ROWS]:
         parser.error(f"no row {unknown[0]!r}; the rows are {', '.join(ROWS)}")

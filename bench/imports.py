@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -27,6 +28,11 @@ def tables() -> Iterator[Table]:
         rounds=7,
         absolute=True,
     )
+
+
+def import_cases(wanted: dict[str, str]) -> list[Case]:
+    """A case for each name, with the code that imports it."""
+    return [dataclasses.replace(_case(code), name=name) for name, code in wanted.items()]
 
 
 def _case(code: str, goal: Goal | None = None, needs: str = "") -> Case:

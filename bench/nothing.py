@@ -30,7 +30,7 @@ def tables() -> Iterator[Table]:
                 "after hookline has left",
                 lambda: _forward(left, x),
                 goal=Goal(1 + NOISE, text=f"1.00x (+-{NOISE})"),
-                remark=lambda _: f"{_hooks_on(left)} hooks left on it",
+                remark=lambda _: f"{hooks_on(left)} hooks left on it",
             ),
         ],
         inner=10,
@@ -68,6 +68,6 @@ def _attach_and_detach(model: nn.Module, x: torch.Tensor) -> None:
 HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
 
 
-def _hooks_on(model: nn.Module) -> int:
+def hooks_on(model: nn.Module) -> int:
     # By name, not by vars(module): that alone would slow down every later call of the module.
     return sum(len(getattr(module, name)) for module in model.modules() for name in HOOKS)

@@ -6,12 +6,19 @@ import dataclasses
 import datetime
 import os
 import platform
+from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from bench.harness import Line
 
-HEADS = ("case", "ratio", "IQR", "unit", "goal", "reached?", "note")
+HEADS = ("case", "ratio", "IQR", "best", "unit", "goal", "reached?", "note")
+CLOCK = (
+    "Clock: CPU time of the process; torch on one thread; all cases of a table in shuffled rounds; "
+    "ratio = median over rounds of the ratio to the table's first case in the same round; IQR = the quartiles "
+    "of that; best = the ratio of the fastest rounds; unit = what is added to the first case, without sign "
+    "the time itself"
+)
 PACKAGES = ("hookline", "torch", "nnsight", "captum", "fastai", "transformers")
 
 
@@ -23,6 +30,7 @@ class Result:
     lines: list[Line]
     note: str
     rounds: int
+    load: str = ""
 
 
 def as_text(result: Result) -> str:
@@ -34,30 +42,42 @@ def as_text(result: Result) -> str:
     ]
     head = f"{result.title} ({result.rounds} rounds)"
     parts = [head, "-" * len(head), *shown]
-    return "\n".join([*parts, result.note] if result.note else parts) + "\n"
+    return "\n".join([*parts, *filter(None, (result.note, sentence(result.load)))]) + "\n"
 
 
-def as_markdown(results: list[Result]) -> str:
-    """A whole file: the machine, then all tables."""
-    parts = ["# Timings\n", "Written by `python -m bench --write`.\n", *(f"- {fact}" for fact in facts()), ""]
+def as_markdown(results: list[Result], load: str = "") -> str:
+    """A whole file: the machine and its load, then all tables."""
+    known = [*facts(), *filter(None, (sentence(load),))]
+    parts = ["# Timings\n", "Written by `python -m bench --write`.\n", *(f"- {fact}" for fact in known), ""]
     for result in results:
         head, *rows = _cells(result)
-        parts += [f"## {result.title}\n", f"{result.rounds} rounds. {result.note}".strip() + "\n"]
-        parts += [_markdown_row(head), _markdown_row(["---"] * len(HEADS)), *map(_markdown_row, rows), ""]
+        told = " ".join(filter(None, (f"{result.rounds} rounds.", result.note, sentence(result.load))))
+        parts += [f"## {result.title}\n", told + "\n"]
+        parts += [markdown_table(head, rows), ""]
     return "\n".join(parts)
 
 
-def facts() -> list[str]:
-    """What decides timings, and nothing that tells whose machine it is."""
-    versions = ", ".join(f"{name} {_version(name)}" for name in PACKAGES)
-    return [
+def markdown_table(head: list[str], rows: list[list[str]]) -> str:
+    """A table as Markdown."""
+    return "\n".join(map(_markdown_row, (head, ["---"] * len(head), *rows)))
+
+
+def facts(packages: Sequence[str] = PACKAGES, *, clock: bool = True) -> list[str]:
+    """What decides timings, and nothing that tells whose machine it is; with `clock`, how they are taken."""
+    versions = ", ".join(f"{name} {_version(name)}" for name in packages)
+    known = [
         f"CPU: {_cpu()}, {os.cpu_count()} cores, {platform.machine()}",
         f"Python {platform.python_version()}; {versions}",
         f"Date: {datetime.date.today().isoformat()}",
-        "Clock: CPU time of the process; torch on one thread; all cases of a table in shuffled rounds; "
-        "ratio = median over rounds of the ratio to the table's first case in the same round; IQR = the quartiles "
-        "of that; unit = what is added to the first case, without sign the time itself",
     ]
+    if clock:
+        known.append(CLOCK)
+    return known
+
+
+def sentence(text: str) -> str:
+    """The text with a capital and a full stop."""
+    return f"{text[0].upper()}{text[1:]}." if text else ""
 
 
 def _cells(result: Result) -> list[list[str]]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from importlib import import_module
 
+from bench.harness import WARM_UP, Table, measure
+from bench.load import Meter
 from bench.report import Result
 
 ROWS = {
@@ -19,6 +21,7 @@ ROWS = {
     "nothing": "bench.nothing",
     "import": "bench.imports",
     "kernel": "bench.kernel",
+    "growth": "bench.growth",
 }
 QUICK = 3  # rounds
 
@@ -27,11 +30,12 @@ def measured_row(name: str, rounds: int | None, quick: bool) -> list[Result]:
     """The results of one row's tables."""
     import torch
 
-    from bench.harness import WARM_UP, measure
-
     torch.set_num_threads(1)
-    wanted = rounds or (QUICK if quick else None)
-    return [
-        Result(table.title, measure(table, wanted, 1 if quick else WARM_UP), table.note, wanted or table.rounds)
-        for table in import_module(ROWS[name]).tables()
-    ]
+    return [_measured(table, rounds, quick) for table in import_module(ROWS[name]).tables()]
+
+
+def _measured(table: Table, rounds: int | None, quick: bool) -> Result:
+    meter = Meter()
+    measured = measure(table, rounds or (QUICK if quick else None), 1 if quick else WARM_UP)
+    meter.warn(table.title)
+    return Result(table.title, measured.lines, table.note, measured.rounds, meter.told())

@@ -7,7 +7,7 @@ import multiprocessing
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -16,14 +16,18 @@ from typing import Any
 import numpy as np
 
 import hookline
-from bench.harness import Case, Table
+from bench.harness import Case, Goal, Table
 from bench.summary import status
 from hookline.lines import Stats
+from hookline.rows import Rows
 
 LAYERS, STEPS = 200, 2500
 KINDS = ("output", "grad_output")
 DIFFERENT = 25
 """So many steps differ; then their numbers come again."""
+
+STEPS_GOAL = Goal(50, "unit")
+WRITING_GOAL = Goal(0.8)
 
 
 def tables() -> Iterator[Table]:
@@ -36,7 +40,9 @@ def tables() -> Iterator[Table]:
             "Reading from a run of 1,000,000 rows",
             [
                 Case("a site, one kind, 2,500 steps", partial(run.rows, "layer100", "output"), remark=_rows),
-                Case("which steps there are", lambda: run.steps, remark=lambda found: f"{len(found):,} steps"),
+                Case("which steps there are", lambda: run.steps, goal=STEPS_GOAL, remark=_steps),
+                Case("which steps there are, opening it", partial(_opened_steps, folder / "run"), remark=_steps),
+                Case("one statistic of all rows", partial(run.columns, stat="mean")),
                 Case("all 400 series at one step", partial(run.rows, steps=(1200, 1200)), remark=_rows),
                 Case("hookline.open_run and its facts", partial(_facts, folder / "run")),
             ],
@@ -45,12 +51,16 @@ def tables() -> Iterator[Table]:
             note=facts,
         )
         some = [step_of(number) for number in range(DIFFERENT)]
+        as_columns = [Rows.of(rows) for rows in some]
         yield Table(
             "Writing 10,000 rows (25 steps of 400)",
             [
                 Case("JSON lines, without histograms", partial(_as_json, some, folder / "rows.json")),
-                Case("hookline.RunStore", partial(_stored, some, folder / "small")),
-                Case("hookline.RunStore, without histograms", partial(_stored, _plain(some), folder / "plain")),
+                Case(
+                    "hookline.RunStore, as watch writes", partial(_stored, as_columns, folder), goal=WRITING_GOAL
+                ),
+                Case("hookline.RunStore, rows as dicts", partial(_stored, some, folder), goal=WRITING_GOAL),
+                Case("hookline.RunStore, dicts without histograms", partial(_stored, _plain(some), folder)),
             ],
             absolute=True,
             unit="us/row",
@@ -100,8 +110,9 @@ def _plain(steps: list[list[dict[str, Any]]]) -> list[list[dict[str, Any]]]:
     return [[{**row, "hist": None} for row in rows] for rows in steps]
 
 
-def _stored(steps: list[list[dict[str, Any]]], folder: Path) -> None:
-    store = hookline.RunStore(folder)
+def _stored(steps: Sequence[Rows | list[dict[str, Any]]], folder: Path) -> None:
+    """Writes a run of its own in the folder."""
+    store = hookline.RunStore(folder / "small-*")
     for rows in steps:
         store.write(rows)
     store.close()
@@ -116,6 +127,15 @@ def _as_json(steps: list[list[dict[str, Any]]], file: Path) -> None:
 def _facts(folder: Path) -> dict[str, Any]:
     with hookline.open_run(folder) as run:
         return run.meta
+
+
+def _opened_steps(folder: Path) -> list[int]:
+    with hookline.open_run(folder) as run:
+        return run.steps
+
+
+def _steps(found: list[int]) -> str:
+    return f"{len(found):,} steps"
 
 
 def _rows(found: list[Any]) -> str:

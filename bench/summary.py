@@ -58,7 +58,7 @@ def _table(title: str, build: Build, milliseconds: float) -> Table:
 
     cases = [
         case("hookline.summary", hookline.summary, _hookline_says, goal=goal),
-        case("torchinfo", _torchinfo, _torchinfo_says, needs="torchinfo"),
+        case("torchinfo", torchinfo_summary, _torchinfo_says, needs="torchinfo"),
         case("hookline.trace", hookline.trace, lambda result: f"{len(result)} calls"),
         Case("one forward, for scale", partial(_forward, model, x)),
     ]
@@ -70,7 +70,7 @@ def _forward(model: nn.Module, x: torch.Tensor) -> Any:
         return model(x)
 
 
-def _torchinfo(model: nn.Module, x: torch.Tensor) -> Any:
+def torchinfo_summary(model: nn.Module, x: torch.Tensor) -> Any:
     import torchinfo
 
     return torchinfo.summary(model, input_data=x, verbose=0, device=x.device)
@@ -90,10 +90,15 @@ def in_own_process(run: Run, build: Build) -> float:
 
 
 def growth(run: Run, build: Build) -> float:
-    """Megabytes by which this process's peak exceeds what it had before the run (Linux)."""
+    """The same, on one thread."""
     torch.set_num_threads(1)
+    return growth_here(run, build)
+
+
+def growth_here(run: Run, build: Build) -> float:
+    """Megabytes by which this process's peak exceeds what it had before the run (Linux)."""
     model, x = build()
-    run(nn.Linear(2, 2), torch.zeros(1, 2))
+    run(nn.Sequential(nn.Linear(2, 2)), torch.zeros(1, 2))
     try:
         Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
         before = status("VmRSS")

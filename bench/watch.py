@@ -27,7 +27,7 @@ def tables() -> Iterator[Table]:
     model, x = resnet50()
     peaks = {
         "plain": in_own_process(_no_grad, resnet50),
-        "hookline.watch": in_own_process(partial(_watched, histogram=True), resnet50),
+        "hookline.watch": in_own_process(partial(watched, histogram=True), resnet50),
         "fastai's body": in_own_process(partial(_hooked, reduce=_three_and_hist), resnet50),
         "torch calls": in_own_process(partial(_hooked, reduce=_eleven), resnet50),
     }
@@ -58,8 +58,8 @@ def _forward_cases(model: Any, x: Any, plain_goal: float | None, hist_goal: floa
 
     return [
         Case("plain", partial(_no_grad, model, x)),
-        Case("hookline.watch", partial(_watched, ours, x, histogram=False), goal=goal(plain_goal)),
-        Case("hookline.watch, histogram", partial(_watched, with_hist, x, histogram=True), goal=goal(hist_goal)),
+        Case("hookline.watch", partial(watched, ours, x, histogram=False), goal=goal(plain_goal)),
+        Case("hookline.watch, histogram", partial(watched, with_hist, x, histogram=True), goal=goal(hist_goal)),
         Case("fastai's body: mean, std, near zero", partial(_hooked, body, x, _three)),
         Case("fastai's body with its histogram", partial(_hooked, twin(body), x, _three_and_hist)),
         Case("torch calls, one per statistic", partial(_hooked, calls, x, _eleven)),
@@ -71,7 +71,7 @@ def _no_grad(model: Any, x: Any) -> Any:
         return model(x)
 
 
-def _watched(model: Any, x: Any, *, histogram: bool) -> Any:
+def watched(model: Any, x: Any, *, histogram: bool) -> Any:
     with torch.no_grad(), hookline.watch(model, grads=False, params=False, histogram=histogram) as w:
         model(x)
     return w

@@ -19,7 +19,16 @@ import hookline
 from hookline.page import queries
 from hookline.page.viewed import ViewedRun
 from hookline.rows import Rows
-from hookline.runfiles.frames import Block, Damaged, pack, seal, unpack, unpack_columns, unpack_histograms
+from hookline.runfiles.frames import (
+    Block,
+    Damaged,
+    pack,
+    seal,
+    unpack,
+    unpack_columns,
+    unpack_histograms,
+    unpack_places,
+)
 from hookline.runfiles.schema import checksum
 from tests.support.hostile import row, stored
 from tests.support.paths import DATA
@@ -200,7 +209,8 @@ def test_random_bytes_in_a_block(edits, cut, hists):
         if hists:
             unpack_histograms(Block(WHOLE.stats, packed))
         else:
-            unpack_columns(packed)
+            places, columns = unpack_places(packed), unpack_columns(packed)[0]
+            assert all(values.tolist() == columns[name].tolist() for name, values in places.items())
             assert all(row["site"].startswith("layer") for row in unpack(Block(packed, None), AnySeries()))
     except Damaged:
         pass

@@ -207,6 +207,44 @@ def test_steps_out_of_order_are_kept_and_a_repeated_one_counts_as_it_was_written
     assert len((tmp_path / "rows.csv").read_text().splitlines()) == 1 + 3
 
 
+def _written(folder, rows):
+    """A file with these rows in one transaction, so that each group of series has one frame."""
+    (folder / "run").mkdir()
+    with closing(Writer(folder / "run" / "rank0-0000.sqlite", {"rank": 0})) as writer:
+        writer.write(rows)
+    return folder / "run"
+
+
+def test_groups_of_series_with_the_same_ends_may_have_different_steps(tmp_path):
+    first = [row(site=f"a{n}", step=step) for step in (0, 4, 8) for n in range(16)]
+    other = [row(site=f"b{n}", step=step) for step in (0, 3, 5, 8) for n in range(16)]
+    whole = [row(site=f"c{n}", step=step) for step in range(20, 24) for n in range(20)]
+    with hookline.open_run(_written(tmp_path, first + other + whole)) as run:
+        assert run.steps == [0, 3, 4, 5, 8, 20, 21, 22, 23] and run.damage == []
+
+
+def test_the_steps_of_a_damaged_frame_are_those_that_others_have(tmp_path):
+    several = [row(site=f"a{n}", step=step) for step in range(3) for n in range(32)]
+    folder = _written(tmp_path, [*several, *(row(site=f"b{n}", step=7) for n in range(16))])
+    with closing(sqlite3.connect(folder / "rank0-0000.sqlite")) as file:
+        for number in (1, 3):
+            file.execute("UPDATE block SET stats = zeroblob(100) WHERE number = ?", (number,))
+        file.commit()
+    with hookline.open_run(folder) as run, pytest.warns(UserWarning, match="can't be read"):
+        assert run.steps == [0, 1, 2] and len(run.damage) == 2
+
+
+def test_damaged_histograms_leave_the_statistics(tmp_path):
+    folder = _written(tmp_path, [row(step=step) for step in range(3)])
+    with closing(sqlite3.connect(folder / "rank0-0000.sqlite")) as file:
+        file.execute("UPDATE block SET hists = zeroblob(100)")
+        file.commit()
+    with hookline.open_run(folder) as run:
+        assert run.columns(stat="max")["max"].tolist() == [0.25] * 3 and run.damage == []
+        with pytest.warns(UserWarning, match="can't be read"):
+            assert run.rows() == []
+
+
 def test_ten_thousand_sites(tmp_path):
     store = hookline.RunStore(tmp_path)
     for step in range(2):

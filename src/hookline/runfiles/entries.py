@@ -70,7 +70,9 @@ def overlapping(entries: list[Entry]) -> tuple[set[int], set[int]]:
 
 
 def last_of_each(keys: Any) -> Any:
-    """Which places have a key that no later place has."""
+    """Which places have a key that no later place has; most often all of them."""
+    if len(set(keys.tolist())) == len(keys):
+        return np.ones(len(keys), bool)
     _, from_the_end = np.unique(keys[::-1], return_index=True)
     mask = np.zeros(len(keys), bool)
     mask[len(keys) - 1 - from_the_end] = True

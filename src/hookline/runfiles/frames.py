@@ -117,6 +117,23 @@ def unpack_columns(stats: bytes) -> tuple[dict[str, Any], list[Row]]:
     return columns, _extra(data[at + 8 * count * len(FLOATS) :], count)
 
 
+def unpack_places(stats: bytes) -> dict[str, Any]:
+    """The series and the step of each row of a block, unpacked no further than these; the rest is not checked."""
+    unpacking = zlib.decompressobj()
+    try:
+        data = unpacking.decompress(stats, INTEGER.itemsize)
+        if len(data) < INTEGER.itemsize or data.startswith(NPZ):
+            return unpack_columns(stats)[0]
+        (count,) = _integers(data, 1, 0).tolist()
+        if not 0 < count <= MOST_BYTES // INTEGER.itemsize:
+            raise Damaged(f"it announces {count} rows")
+        data = unpacking.decompress(unpacking.unconsumed_tail, 2 * count * INTEGER.itemsize)
+    except zlib.error as error:
+        raise Damaged(str(error)) from error
+    series, steps = _integers(data, 2 * count, 0).reshape(2, count)
+    return {"series": series, "step": steps}
+
+
 def unpack_histograms(block: Block) -> Histograms:
     """The histograms of a block."""
     data = _unzipped(block.stats if block.hists is None else block.hists)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import bisect
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -15,17 +15,15 @@ from hookline.errors import RunError, printable
 from hookline.rows import Rows, series_of
 from hookline.runfiles.entries import Entry, Frame, check, histograms_of, keys_of, last_of_each, overlapping
 from hookline.runfiles.facts import checked_facts, checked_recording, checked_series
-from hookline.runfiles.frames import LARGEST, Block, Damaged, rows_of, unpack_columns, unseal
-from hookline.runfiles.opening import LONG, SHORT, Source
+from hookline.runfiles.frames import LARGEST, Block, Damaged, rows_of, unpack_columns, unpack_places, unseal
+from hookline.runfiles.numbered import Numbered, is_damage, raise_unless_damage
+from hookline.runfiles.opening import LONG, Source
 from hookline.runfiles.schema import GROUP, META, VERSION, Format, StoredRecording, checksum, format_of
 from hookline.tables import more_of
 
-UNREADABLE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_MISMATCH}
-"""What SQLite says of damage; of other errors (busy, no access) it may be free later."""
 MOST_FACTS = 10_000
 MOST_TOLD = 1000
-MOST_MISSING = 20_000
-"""Where more rows than this are missing, a file is not damaged but lies."""
+Made = TypeVar("Made")
 ASK_VERSION = "SELECT value FROM meta WHERE name = 'version'"
 
 
@@ -43,7 +41,6 @@ class Reader:
         self._next = 1
         self._series: dict[int, dict[str, Any]] = {}
         self._next_series = 0
-        self._missing = 0
         self._told: set[str] = set()
         try:
             self._source = Source(path)
@@ -51,6 +48,7 @@ class Reader:
             raise RunError(f"{path} is not a file of a hookline run, or is damaged: {printable(error)}") from error
         try:
             self._format = self._known_format()
+            self._tables = Numbered(path, self._source, sealed=self._format.sealed)
             self.meta = self._facts(self._format.sealed)
         except BaseException:
             self._source.close()
@@ -60,12 +58,12 @@ class Reader:
         """What is noted of recordings, in the order in which they were made."""
         if not self._format.recordings:
             return []
-        found = self._each("recording", "file, step, made, sites", 1)
+        found = self._tables.each("recording", "file, step, made, sites", 1)
         return [one for number, values in found if (one := self._whole(checked_recording, number, values))]
 
     def series(self) -> dict[int, dict[str, Any]]:
         """{number: {site, kind, call, mode}}, in the order in which they first came."""
-        for number, values in self._each("series", "site, kind, call, mode", self._next_series):
+        for number, values in self._tables.each("series", "site, kind, call, mode", self._next_series):
             self._next_series = number + 1
             if one := self._whole(checked_series, number, values):
                 self._series[number] = one
@@ -90,14 +88,14 @@ class Reader:
         """
         self._look()
         low, high = -LARGEST if first is None else first, LARGEST if last is None else last
-        numbers = np.asarray(sorted(wanted), np.int64)
         for group in sorted({number // GROUP for number in wanted}):
+            is_wanted = np.asarray([group * GROUP + place in wanted for place in range(GROUP)])
             entries = [one for one in self._groups.get(group, []) if one.first <= high and one.last >= low]
             older = self._written_again(entries)
             for entry in entries:
                 if (frame := self._frame(entry, hists)) is not None:
                     steps = frame.columns["step"]
-                    mine = np.isin(frame.columns["series"], numbers) & (steps >= low) & (steps <= high)
+                    mine = is_wanted[frame.columns["series"] % GROUP] & (steps >= low) & (steps <= high)
                     mine &= last_of_each(keys_of(frame))
                     if entry.number in older:
                         mine &= ~older[entry.number]
@@ -151,13 +149,27 @@ class Reader:
             with suppress(sqlite3.Error):
                 number, *values, crc = self._source.one(query) or (0, None)
                 last = values[2] if number else None
-                if type(last) is int and abs(last) <= LARGEST and self._agrees(crc, number, values):
+                if type(last) is int and abs(last) <= LARGEST and self._tables.agrees(crc, number, values):
                     return last
         return self.last_frame()[1]
 
     def steps(self) -> list[int]:
-        """Every step that has a row, in order."""
-        return sorted({step for frame in self._every() for step in np.unique(frame.columns["step"]).tolist()})
+        """Every step that has a row, in order.
+
+        Frames that were written together have the same steps, as a rule: where one has every step from its first
+        to its last, others with these ends have none besides and are not read.
+        """
+        self._look()
+        found: set[int] = set()
+        gapless: set[tuple[int, int]] = set()
+        for entry in self._entries:
+            ends = entry.first, entry.last
+            if ends not in gapless:
+                steps = self._steps_of(entry)
+                found |= steps
+                if len(steps) == entry.last - entry.first + 1:
+                    gapless.add(ends)
+        return sorted(found)
 
     def count(self) -> int:
         """How many rows there are."""
@@ -188,7 +200,7 @@ class Reader:
             known = format_of(tables)
             (version,) = (META in tables and self._source.one(ASK_VERSION)) or ("",)
         except sqlite3.Error as error:
-            if known is None or not _is_damage(error):
+            if known is None or not is_damage(error):
                 raise RunError(
                     f"{self.path} is not a file of a hookline run, or is damaged: {printable(error)}"
                 ) from error
@@ -221,7 +233,7 @@ class Reader:
                 if sealed:
                     seals = dict(self._source.rows(f"SELECT name, crc FROM seal LIMIT {MOST_FACTS}"))
         except sqlite3.Error as error:
-            self._raise_unless_damage(error)
+            raise_unless_damage(error, self.path)
             self._tell(f"the facts of the run can't all be read ({printable(error)})")
         if sealed:
             for name in seals.keys() - found.keys():
@@ -237,9 +249,9 @@ class Reader:
     def _look(self) -> None:
         """Learns of the frames that were written since."""
         columns = "series_group, first, last, rows" if self._format.sealed else "series_group, first, last, NULL"
-        for number, values in self._each("frame", columns, self._next):
+        for number, values in self._tables.each("frame", columns, self._next):
             self._next = number + 1
-            if values is not None and all(type(value) is int and abs(value) <= LARGEST for value in values[:3]):
+            if values is not None and _are_whole(*values[:3]):
                 group, first, last, rows = values
                 entry = Entry(number, group, first, last, rows if type(rows) is int and rows > 0 else None)
             elif (found := self._entry_by_block(number)) is not None:
@@ -256,7 +268,7 @@ class Reader:
     def _entry_by_block(self, number: int) -> Entry | None:
         """What a frame's own bytes tell of it, where what was noted of it is damaged."""
         try:
-            columns, _ = unpack_columns(self._block(number).stats)
+            columns, _ = unpack_columns(self._block(number, hists=False).stats)
             series, steps = columns["series"], columns["step"]
             if self._format.sealed and len(series):
                 entry = Entry(number, int(series[0]) // GROUP, int(steps.min()), int(steps.max()), len(series))
@@ -265,113 +277,65 @@ class Reader:
         except Damaged:
             pass
         except sqlite3.Error as error:
-            self._raise_unless_damage(error)
+            raise_unless_damage(error, self.path)
         return None
 
     def _frame(self, entry: Entry, hists: bool) -> Frame | None:
         """A frame whose numbers fit together; None where it is damaged, which is told."""
-        try:
-            block = self._block(entry.number)
+
+        def made() -> Frame:
+            block = self._block(entry.number, hists=hists)
             columns, extra = unpack_columns(block.stats)
-            check(entry, columns)
-            self._check_known(entry, columns)
+            self._check(entry, columns)
             return Frame(
                 entry.number, entry.group, columns, extra, histograms_of(block, len(extra)) if hists else None
             )
+
+        return self._unless_damaged(entry, made)
+
+    def _steps_of(self, entry: Entry) -> set[int]:
+        """The steps of a frame's rows; none where it is damaged, which is told."""
+        # Without a checksum, damage shows only where a frame is unpacked to its end.
+        columns_of = unpack_places if self._format.sealed else lambda stats: unpack_columns(stats)[0]
+
+        def made() -> set[int]:
+            columns = columns_of(self._block(entry.number, hists=False).stats)
+            self._check(entry, columns)
+            return set(columns["step"].tolist())
+
+        return self._unless_damaged(entry, made) or set()
+
+    def _unless_damaged(self, entry: Entry, made: Callable[[], Made]) -> Made | None:
+        """What is made of a frame; None where it is damaged, which is told."""
+        try:
+            return made()
         except Damaged as error:
             why = printable(error)
         except sqlite3.Error as error:
-            self._raise_unless_damage(error)
+            raise_unless_damage(error, self.path)
             why = printable(error)
         steps = f"step {entry.first}" if entry.first == entry.last else f"steps {entry.first} to {entry.last}"
         self._tell(f"frame {entry.number}, with rows of {steps}, is damaged and left out: {why}")
         return None
 
-    def _check_known(self, entry: Entry, columns: dict[str, Any]) -> None:
-        """Tells of rows whose series is not there, so that nobody knows what they are of."""
-        numbers = set(np.unique(columns["series"]).tolist())
+    def _check(self, entry: Entry, columns: dict[str, Any]) -> None:
+        """Damaged where rows are not those announced; tells of rows whose series is not there."""
+        check(entry, columns)
+        numbers = set(columns["series"].tolist())
         if not numbers <= self._series.keys() and not numbers <= self.series().keys():
             self._tell(f"frame {entry.number} has rows of a series that is missing; they are left out")
 
-    def _block(self, number: int) -> Block:
-        """The bytes of a frame, whose checksums agree."""
-        found = self._source.one(self._format.blocks, number)
+    def _block(self, number: int, *, hists: bool) -> Block:
+        """The bytes of a frame, whose checksums agree; with those of its histograms, or without."""
+        found = self._source.one(self._format.blocks if hists else self._format.stats, number)
         if found is None:
             raise Damaged("it is missing")
-        stats, hists = found
-        if not isinstance(stats, bytes) or not isinstance(hists, (bytes, type(None))):
+        stats, more = found
+        if not isinstance(stats, bytes) or not isinstance(more, (bytes, type(None))):
             raise Damaged("it is not made of bytes")
         if not self._format.sealed:
-            return Block(stats, hists)
-        return Block(unseal(stats, f"{number} stats"), None if hists is None else unseal(hists, f"{number} hists"))
-
-    def _each(self, table: str, columns: str, start: int) -> Iterator[tuple[int, tuple[Any, ...] | None]]:
-        """(number, values) of the rows of a table from a number on; None for those that are damaged.
-
-        Rows are numbered without gaps, so a row that is missing is known.
-        """
-        asked = f"{columns}, {'crc' if self._format.sealed else 'NULL'}"
-        expected = start
-        try:
-            query = f"SELECT number, {asked} FROM {table} WHERE number >= ? ORDER BY number"
-            longest = LONG if table == "recording" else SHORT
-            for number, *values, crc in self._source.rows(query, start, longest=longest):
-                if type(number) is not int or number < expected:
-                    raise sqlite3.DatabaseError("rows are out of order")
-                for missing in range(expected, number):
-                    self._count_missing(table)
-                    yield missing, None
-                expected = number + 1
-                yield number, tuple(values) if self._agrees(crc, number, values) else None
-            return
-        except sqlite3.Error as error:
-            self._raise_unless_damage(error)
-        for number in range(expected, self._last_number(table, expected) + 1):  # what lies behind the damage
-            if (found := self._one(table, asked, number)) is None:
-                self._count_missing(table)
-            yield number, found
-
-    def _count_missing(self, table: str) -> None:
-        self._missing += 1
-        if self._missing > MOST_MISSING:
-            raise RunError(f"{self.path} is damaged: more than {MOST_MISSING:,} rows of {table!r} are missing.")
-
-    def _one(self, table: str, asked: str, number: int) -> tuple[Any, ...] | None:
-        try:
-            found = self._source.one(f"SELECT {asked} FROM {table} WHERE number = ?", number)
-        except sqlite3.Error as error:
-            self._raise_unless_damage(error)
-            return None
-        return found[:-1] if found and self._agrees(found[-1], number, found[:-1]) else None
-
-    def _agrees(self, crc: Any, number: int, values: Any) -> bool:
-        try:
-            return not self._format.sealed or crc == checksum(number, *values)
-        except TypeError:  # bytes, where only numbers and texts are
-            return False
-
-    def _last_number(self, table: str, start: int) -> int:
-        """The largest number of a damaged table, as far as it can be found."""
-        with suppress(sqlite3.DatabaseError):
-            (last,) = self._source.one(f"SELECT max(number) FROM {table}") or (None,)
-            if type(last) is int and last < self.path.stat().st_size:
-                return last
-        low, high = start, start + 1
-        while self._may_have(table, high):
-            low, high = high, 2 * high + 1
-            if high > self.path.stat().st_size:
-                raise RunError(f"{self.path} is damaged: its table {table!r} can't be read.")
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if self._may_have(table, middle) else (low, middle)
-        return low
-
-    def _may_have(self, table: str, number: int) -> bool:
-        try:
-            return self._source.one(f"SELECT 1 FROM {table} WHERE number = ?", number) is not None
-        except sqlite3.Error as error:
-            self._raise_unless_damage(error)
-            return True
+            return Block(stats, more)
+        return Block(unseal(stats, f"{number} stats"), None if more is None else unseal(more, f"{number} hists"))
 
     def _whole(self, made: Any, number: int, values: tuple[Any, ...] | None) -> Any:
         """What `made` makes of a row; None where it is damaged, which is told."""
@@ -384,10 +348,6 @@ class Reader:
             self._tell(f"{what} {number} is left out: {printable(error)}")
             return None
 
-    def _raise_unless_damage(self, error: sqlite3.Error) -> None:
-        if not _is_damage(error):
-            raise RunError(f"{self.path} can't be read: {printable(error)}") from error
-
     def _tell(self, what: str) -> None:
         told = f"{self.path}: {what}."
         if told not in self._told and len(self._told) < MOST_TOLD:
@@ -395,5 +355,6 @@ class Reader:
             self.damage.append(told)
 
 
-def _is_damage(error: sqlite3.Error) -> bool:
-    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF in UNREADABLE
+def _are_whole(*values: Any) -> bool:
+    """Whether these are whole numbers that are exact everywhere."""
+    return set(map(type, values)) == {int} and min(values) >= -LARGEST and max(values) <= LARGEST

@@ -30,6 +30,8 @@ class Format(NamedTuple):
     """Whether each row has a checksum, its last column."""
     blocks: str
     """The query for the bytes of one frame, by its number."""
+    stats: str
+    """The same without its histograms, which then are not read from the disk."""
     recordings: bool
 
 
@@ -38,12 +40,14 @@ FORMATS = {
         (META, f"{_SERIES})", f"{_FRAME}block BLOB)", _INDEX),
         sealed=False,
         blocks="SELECT block, NULL FROM frame WHERE number = ?",
+        stats="SELECT block, NULL FROM frame WHERE number = ?",
         recordings=False,
     ),
     2: Format(
         (META, f"{_SERIES})", f"{_FRAME}block BLOB,\n    hists BLOB)", _INDEX, f"{_RECORDING})"),
         sealed=False,
         blocks="SELECT block, hists FROM frame WHERE number = ?",
+        stats="SELECT block, NULL FROM frame WHERE number = ?",
         recordings=True,
     ),
     3: Format(
@@ -57,6 +61,7 @@ FORMATS = {
         ),
         sealed=True,
         blocks="SELECT stats, hists FROM block WHERE number = ?",
+        stats="SELECT stats, NULL FROM block WHERE number = ?",
         recordings=True,
     ),
 }
@@ -83,5 +88,5 @@ def checksum(*values: Any) -> int:
     True
     """
     # Of whole numbers it is the text that json.dumps makes, in a third of the time: files have many thousands.
-    whole = all(type(value) is int for value in values)
+    whole = set(map(type, values)) == {int}
     return zlib.crc32((str(list(values)) if whole else json.dumps(values)).encode())

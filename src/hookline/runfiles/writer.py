@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
@@ -124,10 +124,8 @@ class Writer:
         series = dict(self._series)
         execute("BEGIN")
         try:
-            numbers = np.asarray([self._number(one) for one in rows.series], np.int64)
-            # A step that comes twice counts as it came last.
-            last = {key: at for at, key in enumerate(zip(numbers.tolist(), rows.steps.tolist(), strict=True))}
-            places = np.asarray(list(last.values()), np.int64)
+            numbers = self._numbers(rows.series)
+            places = _last_places(numbers, rows.steps)
             groups = numbers[places] // GROUP
             number = self._next("frame")
             for group in np.unique(groups).tolist():
@@ -154,12 +152,13 @@ class Writer:
         if self._connection.in_transaction:  # a full disk has SQLite roll back by itself
             self._connection.execute("ROLLBACK")
 
-    def _number(self, key: Series) -> int:
-        if key not in self._series:
-            self._series[key] = number = len(self._series)
-            values = (number, *key)
+    def _numbers(self, keys: Sequence[Series]) -> NDArray[np.int64]:
+        """The number of each row's series; those that are new are written."""
+        for key in dict.fromkeys(key for key in keys if key not in self._series):
+            values = (len(self._series), *key)
             self._connection.execute("INSERT INTO series VALUES (?, ?, ?, ?, ?, ?)", (*values, checksum(*values)))
-        return self._series[key]
+            self._series[key] = values[0]
+        return np.fromiter(map(self._series.__getitem__, keys), np.int64, len(keys))
 
     def close(self) -> None:
         """Closes the file, without a log unless somebody is reading: it can then be read anywhere."""
@@ -167,6 +166,13 @@ class Writer:
             self._connection.execute("PRAGMA busy_timeout=0")
             self._connection.execute("PRAGMA journal_mode=DELETE")
         self._connection.close()
+
+
+def _last_places(numbers: NDArray[np.int64], steps: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The places of the rows that count, in order: of a step that comes twice in a series, the last one."""
+    order = np.lexsort((steps, numbers))  # stable: what came later is later among equals
+    again = (np.diff(numbers[order]) == 0) & (np.diff(steps[order]) == 0)
+    return np.delete(np.arange(len(order)), order[:-1][again])
 
 
 def _blocks(rows: Rows, numbers: NDArray[np.int64], places: NDArray[np.int64]) -> Iterator[tuple[Any, Block]]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from hookline.histograms import Histograms
-from hookline.rows import COUNTS, FLOATS, IDENTITY, Row
+from hookline.rows import COUNTS, FLOATS, IDENTITY, SERIES, Row
 from hookline.runfiles.entries import Frame
 from hookline.tables import more_of
 
@@ -23,10 +23,14 @@ def joined(parts: Iterable[Part], stats: list[str] | None, histograms: bool) -> 
     wanted = [*COUNTS, *FLOATS] if stats is None else [name for name in stats if name in (*COUNTS, *FLOATS)]
     extra: list[Row] = []
     hists: list[Histograms] = []
+    known: dict[str, Any] = {}
+    series_known: dict[int, dict[str, Any]] = {}
     for series, rank, frame, places in parts:
+        if series is not series_known:  # parts of one file come one after the other
+            series_known, known = series, _known(series)
         numbers = frame.columns["series"][places]
-        for name in ("site", "kind", "mode", "call"):
-            gathered[name].append(_named(series, numbers, name))
+        for name, values in known.items():
+            gathered[name].append(values[numbers])
         gathered["rank"].append(np.full(len(places), rank, np.int64))
         for name in ("step", *wanted):
             gathered[name].append(frame.columns[name][places])
@@ -55,10 +59,13 @@ def with_histograms(columns: Columns) -> Columns:
     return found
 
 
-def _named(series: dict[int, dict[str, Any]], numbers: Any, name: str) -> Any:
-    known, places = np.unique(numbers, return_inverse=True)
-    values = [series[number][name] for number in known.tolist()]
-    return np.asarray(values, np.int64 if name == "call" else object)[places.reshape(-1)]
+def _known(series: dict[int, dict[str, Any]]) -> dict[str, Any]:
+    """What series are about: for each of SERIES an array with a place for each number."""
+    found = {}
+    for name in SERIES:
+        found[name] = np.zeros(1 + max(series, default=-1), np.int64 if name == "call" else object)
+        found[name][list(series)] = [one[name] for one in series.values()]
+    return found
 
 
 def _joined(arrays: list[Any], name: str) -> Any:
