@@ -46,15 +46,17 @@ class Sheet:
 
     def reduce(self, tensor: Tensor, extra: Iterable[str] = ()) -> int:
         """The number of the line that has the tensor's statistics from now on."""
-        line, into = self._next_line()
-        if into is not None and not extra and reduced_into(into, tensor, self._histogram):
+        line = next(self._next)
+        has_room = line < self._lines and not extra
+        if has_room and reduced_into(self._address + line * self._apart, tensor, self._histogram):
             return line
         self._elsewhere[line] = reduce(tensor, self._histogram, extra)
         return line
 
     def reduce_difference(self, after: Tensor, before: Tensor) -> int | None:
         """The same of `after - before`; None, and a line that stays empty, where that has to be made first."""
-        line, into = self._next_line()
+        line = next(self._next)
+        into = self._address + line * self._apart if line < self._lines else None
         reduced = reduce_difference(after, before, self._histogram, into)
         if reduced is None:
             return None
@@ -62,10 +64,9 @@ class Sheet:
             self._elsewhere[line] = reduced
         return line
 
-    def _next_line(self) -> tuple[int, int | None]:
-        """A line, and where it lies, if there is room for it."""
-        line = next(self._next)
-        return line, self._address + line * self._apart if line < self._lines else None
+    def nbytes(self, lines: int) -> int:
+        """How much memory so many lines take."""
+        return lines * self._apart
 
     def fits(self, lines: int) -> bool:
         """Whether it has room for so many lines, and not many more."""

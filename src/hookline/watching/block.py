@@ -36,6 +36,9 @@ from hookline.watching.table import Table
 from hookline.watching.taps import FullWatcher, OutputWatcher, SiteWatcher
 from hookline.watching.weights import Weights, parameters_of
 
+PER_MODULE = 6
+"""Rows of parameters that a module is expected to have: three for each, and most have two."""
+
 
 class Watch(Reading, Enterable, Undoing):
     """An open or finished `watch` block; `rows` has what was seen."""
@@ -62,8 +65,9 @@ class Watch(Reading, Enterable, Undoing):
         self.session = Session()
         self.grads = grads
         self.is_open = False
-        self._clock = StepClock()
-        self.gathered = Gathered(wanted, backend.version, len(targets))
+        self.clock = StepClock()
+        expected = len(targets) * ((1 + inputs) * (1 + grads) + PER_MODULE * bool(params))
+        self.gathered = Gathered(wanted, backend.version, expected)
         self.number = self.session.number
         self.tensor, self.backward_number = backend.tensor, backend.backward_number
         self.needs = Needs(inputs=False, replaces=False, grads=grads, statistics=self.gathered.statistics)
@@ -72,6 +76,8 @@ class Watch(Reading, Enterable, Undoing):
         self._model, self._tree, self._targets = model, tree, targets
         self._schedule, self._table = schedule, table
         self._inputs, self._scaler, self._show_progress = inputs, scaler, progress
+        self.is_scaled = scaler is not None
+        """Whether gradients have the factor of a GradScaler."""
         self._progress = Progress(wanted=False)
         named = params if callable(params) else partial(parameters_of, backend, targets)
         self._weights = Weights(backend, named, self.gathered.add) if params else None
@@ -129,22 +135,12 @@ class Watch(Reading, Enterable, Undoing):
     @property
     def now(self) -> int:
         """The number of the step under way."""
-        return self._clock.now
-
-    @property
-    def is_due(self) -> bool:
-        """Whether the next call of the model or of a part begins a new step."""
-        return self._clock.is_due
-
-    @property
-    def is_scaled(self) -> bool:
-        """Whether gradients have the factor of a GradScaler."""
-        return self._scaler is not None
+        return self.clock.now
 
     @property
     def mode(self) -> str:
         """Whether the forward under way is one of training ("train") or not ("eval")."""
-        if not self._clock.is_in_forward:  # a part is called without the model, as Lightning's training_step does
+        if not self.clock.depths:  # a part is called without the model, as Lightning's training_step does
             self._mode = "train" if self.backend.is_training(self._model) else "eval"
         return self._mode
 
@@ -157,7 +153,7 @@ class Watch(Reading, Enterable, Undoing):
 
     def steps_by_hand(self) -> None:
         """From now on steps are what `before_step` and `after_step` tell, and no torch optimizer is heard."""
-        self._clock.take_over()
+        self.clock.take_over()
 
     def before_step(self, gradients: Mapping[int, Any] | None = None) -> None:
         """The optimizer is about to step; `gradients` by the id of their parameters, if not in `.grad`."""
@@ -172,7 +168,7 @@ class Watch(Reading, Enterable, Undoing):
 
     def new_forward(self) -> None:
         """Another forward begins: calls are counted from 0 again. Needed where the model itself is not called."""
-        self._clock.forget_forward()
+        self.clock.forget_forward()
         self.forward += 1
 
     # The block
@@ -205,7 +201,7 @@ class Watch(Reading, Enterable, Undoing):
         self.backend.attach(self, self._counting(Label("watch", "call count", "", line)))
         self.backend.hear_steps(self, self._model, self._before_step, self._after_step)
         self.noted(self.session.close)
-        self._clock.set(max(self.now, self._table.first_step))
+        self.clock.set(max(self.now, self._table.first_step))
         self.is_open = True
         self.entered()
         self._progress = Progress(self._show_progress)
@@ -279,7 +275,7 @@ class Watch(Reading, Enterable, Undoing):
     def finish_step(self) -> None:
         """Ends the step of an optimizer that has stepped, if there is one."""
         with self._stepping:
-            if self._clock.is_due:
+            if self.clock.is_due:
                 self._end_step(self.now + 1)
 
     def _is_mine(self) -> bool:
@@ -288,43 +284,43 @@ class Watch(Reading, Enterable, Undoing):
         return (not mine or self.session.number in mine) and not self.backend.in_recompute(True)
 
     def _part_begins(self, module: Module, args: Any) -> None:
-        if self._clock.is_due and self._is_mine():
+        if self.clock.is_due and self._is_mine():
             self.finish_step()
 
     def _forward_begins(self, module: Module, args: Any) -> None:
         if not self._is_mine():
             return
-        if self._clock.is_new_forward(partial(self.backend.calls_under_way, module)):
+        if self.clock.is_new_forward(partial(self.backend.calls_under_way, module)):
             self.finish_step()
             self.new_forward()
             self._mode = self.mode
-        self._clock.begin_forward()
+        self.clock.begin_forward()
 
     def _forward_ends(self, module: Module, args: Any, output: Any) -> None:
         if not self._is_mine():
             return
         trains = partial(self.backend.needs_gradient, output)
-        if self._clock.end_forward(partial(self.backend.calls_under_way, module), trains):
+        if self.clock.end_forward(partial(self.backend.calls_under_way, module), trains):
             with self._stepping:
                 if self.is_open:
                     self._end_step(self.now + 1)  # nobody trains: each call of the model is a step
 
     def _before_step(self, held: set[int], gradients: Mapping[int, Any] | None = None) -> None:
-        if self._clock.is_by_hand or not self.is_open:
+        if self.clock.is_by_hand or not self.is_open:
             return
-        self._clock.optimizer_steps()
+        self.clock.optimizer_steps()
         if self._recording and self._weights is not None:
             self._guarded(partial(self._weights.before_step, held, gradients))
 
     def _after_step(self, held: set[int]) -> None:
-        if self._clock.is_by_hand or not self.is_open:
+        if self.clock.is_by_hand or not self.is_open:
             return
         if self._recording and self._weights is not None:
             self._guarded(partial(self._weights.after_step, self.gathered))
         # Further optimizers may step as well before the model runs again: still the same step. The taps
         # are switched here all the same, since a pre-hook of the next call would come too late for some.
         with self._stepping:
-            self._clock.optimizer_stepped()
+            self.clock.optimizer_stepped()
             self._switch(self.now + 1)
 
     def _guarded(self, work: Callable[[], None]) -> None:
@@ -341,7 +337,7 @@ class Watch(Reading, Enterable, Undoing):
                 rows = self.gathered.rows(self.now, self.backend.rank())
                 self._table.add(rows)
                 self._progress.tell(self.now, len(rows))
-            self._clock.set(next_step)
+            self.clock.set(next_step)
             self._scale = None
             self.new_forward()
             self._switch(next_step)

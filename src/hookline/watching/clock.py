@@ -29,12 +29,8 @@ class StepClock:
         self.is_by_hand = False
         """Steps are told, and no optimizer is heard."""
         self._trained = False  # an optimizer has stepped: calls alone make no steps any more
-        self._depths: dict[int, int] = {}  # by thread: how deep in calls of the model, which may call itself
-
-    @property
-    def is_in_forward(self) -> bool:
-        """Whether a call of the model is under way, in any thread."""
-        return bool(self._depths)
+        self.depths: dict[int, int] = {}
+        """By thread: how deep in calls of the model, which may call itself. Empty where none is under way."""
 
     def is_new_forward(self, under_way: Callable[[], int]) -> bool:
         """Whether the call of the model that is about to begin is a forward of its own, and none within another.
@@ -42,27 +38,27 @@ class StepClock:
         `under_way` tells how many of its calls the framework says are under way in this thread, with this one.
         """
         here = get_ident()
-        if self._depths.get(here) and under_way() == 1:
-            self._depths.pop(here, None)  # an exception ended the one that was
-        return not self._depths
+        if self.depths.get(here) and under_way() == 1:
+            self.depths.pop(here, None)  # an exception ended the one that was
+        return not self.depths
 
     def begin_forward(self) -> None:
         """The model is called."""
         here = get_ident()
-        self._depths[here] = self._depths.get(here, 0) + 1
+        self.depths[here] = self.depths.get(here, 0) + 1
 
     def end_forward(self, under_way: Callable[[], int], trains: Callable[[], bool]) -> bool:
         """A call of the model ends; whether the step ends with it. `trains` tells if its output has a gradient."""
         here = get_ident()
-        depth = self._depths.pop(here, 1)
+        depth = self.depths.pop(here, 1)
         if depth > 1 and under_way() > 1:
-            self._depths[here] = depth - 1
+            self.depths[here] = depth - 1
             return False
         return not self._trained and not trains()
 
     def forget_forward(self) -> None:
         """No call is under way, whatever was told."""
-        self._depths = {}
+        self.depths = {}
 
     def take_over(self) -> None:
         """From now on steps are told by hand."""

@@ -29,6 +29,8 @@ Lines = NDArray[np.int64]
 _alone = Alone()
 """A step may end in one thread while another one adds to it."""
 
+SPARE_BYTES = 64 << 20
+"""A sheet with more in it is not kept for the step after the next: so much memory is dearer than the time."""
 COUNTS_EXACTLY = getattr(sys, "_is_gil_enabled", lambda: True)()
 """Whether `getrefcount` tells all references: without the GIL, other threads count their own apart."""
 ONLY_HERE = 2
@@ -221,7 +223,7 @@ class Gathered:
         self._latest = None
         ended = self._handed_over()
         rows = self._rows(ended, step, rank)
-        if ended.is_nobodys:
+        if ended.is_nobodys and ended.sheet.nbytes(ended.size) < SPARE_BYTES:
             ended.sheet.clear()
             self._spare = ended.sheet
         return rows

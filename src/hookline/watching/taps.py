@@ -63,7 +63,7 @@ class SiteWatcher:
         """The call under way, and whether it repeats an earlier one, which is then the one that is meant."""
         watch = self.watch
         backend = watch.backend
-        if watch.is_due and not backend.in_recompute(True):
+        if watch.clock.is_due and not backend.in_recompute(True):
             watch.finish_step()  # a part is called without the model
         if self.forward != watch.forward:  # calls are counted from 0 again
             self.forward, self.visits, self.ended = watch.forward, [], 0
@@ -123,7 +123,7 @@ class OutputWatcher(SiteWatcher, Tap):  # type: ignore[override]  # of its label
         visit, repeated = self.visit()
         mode = watch.mode
         if not repeated:
-            self.count(visit)
+            self.fired += 1  # the number of a visit is right already: this tap is told when calls end
             self.reduce(Key(self.target.name, "output", visit, mode), output)
         if not watch.grads:
             return None
