@@ -43,7 +43,7 @@ def tables() -> Iterator[Table]:
 
 
 def _like(other: str) -> Goal:
-    return Goal(1.1, "extra", other, text="<= 1.1x torch's extra")
+    return Goal(1.05, "extra", other, text="<= 1.05x torch's extra")
 
 
 def _calls() -> None:
