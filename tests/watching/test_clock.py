@@ -71,13 +71,13 @@ def test_a_model_that_calls_itself_has_one_forward():
     assert not clock.is_new_forward(two)
     clock.begin_forward()
     assert not clock.end_forward(two, lambda: False), "the inner call ends nothing"
-    assert clock.is_in_forward and clock.end_forward(one, lambda: False) and not clock.is_in_forward
+    assert clock.depths and clock.end_forward(one, lambda: False) and not clock.depths
 
 
 def test_a_forward_that_an_exception_ended_is_over_when_the_next_begins():
     clock = StepClock()
     clock.begin_forward()
-    assert clock.is_in_forward and clock.is_new_forward(one), "the framework says that only this one is under way"
+    assert clock.depths and clock.is_new_forward(one), "the framework says that only this one is under way"
 
 
 def test_a_forward_in_another_thread_begins_no_new_one():
@@ -100,4 +100,4 @@ def test_what_was_under_way_can_be_forgotten():
     clock = StepClock()
     clock.begin_forward()
     clock.forget_forward()
-    assert not clock.is_in_forward
+    assert not clock.depths
