@@ -11,6 +11,7 @@ import subprocess
 import sys
 import textwrap
 from contextlib import nullcontext
+from pathlib import Path
 from types import FunctionType
 
 import pytest
@@ -20,8 +21,9 @@ from torch import nn
 import hookline
 from hookline.backends.torch.grads.threads import threads
 from hookline.backends.undoing import Undoing, again, itself
+from hookline.runfiles import runfile
 from hookline.testing import untouched
-from hookline.testing.interrupting import Action
+from hookline.testing.interrupting import Action, cut
 from tests.support.interrupts import ends_the_process, state
 from tests.support.models import nested
 from tests.support.paths import ROOT
@@ -317,3 +319,10 @@ def test_real_signals_at_random_moments_leave_nothing_behind(seed):
     )
     assert done.returncode == 0, done.stderr[-3000:]
     assert int(done.stdout.split()[-1]) > 20
+
+
+def test_no_exception_seems_to_be_handled_after_a_cut():
+    """Each line of a function whose `except` returns; it is one of hookline's, since only these are cut."""
+    for number in range(1, 8):
+        cut(number, lambda: runfile._stamp(Path("/nothing here")))
+        assert sys.exc_info() == (None, None, None)
