@@ -31,6 +31,7 @@ _versions = itertools.count()
 class Immediate:
     """For `protocol.Compiling`, where a tap sees a value when it passes and a hook runs as it is written."""
 
+    tells_at_once = True
     not_called = "the model was not called in this block, or only by .forward(...), which passes all hooks by"
 
     def hooked(self, hook: Callable[..., Any], label: Label) -> Callable[..., Any]:

@@ -151,8 +151,7 @@ class Statistics(Protocol):
         """
 
     def exchange_of(self, tensor: Tensor) -> object | None:
-        """DLPack's table of C functions, which tell where the values lie; None where the framework has none, or
-        memory does not have the values as they are."""
+        """DLPack's table of C functions, if there is one and memory has the values as they are."""
 
     def side_by_side(self, after: Tensor, before: Tensor) -> tuple[Address, Address] | None:
         """Where a parameter and its snapshot lie, for the C kernel to subtract them.
@@ -232,10 +231,12 @@ class Operators(Protocol):
 class Compiling(Protocol):
     """Programs made of code before it runs; `defaults.Immediate` is for frameworks that run it as it is.
 
-    `not_called` says in an audit why no tap at all was called.
+    `not_called` says in an audit why no tap at all was called; `tells_at_once`, whether a tap is told of a call
+    when it happens, also in compiled code.
     """
 
     not_called: str
+    tells_at_once: bool
 
     def hooked(self, hook: Callable[..., Any], label: Label) -> Callable[..., Any]:
         """A user's hook in the form in which a tap calls it."""

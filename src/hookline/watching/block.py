@@ -75,6 +75,9 @@ class Watch(Reading, Enterable, Undoing):
         """The number of the forward under way, by which sites know that their calls are counted from 0 again."""
         self._model, self._tree, self._targets = model, tree, targets
         self._schedule, self._table = schedule, table
+        self.watchers_tell = schedule is always and ops is None and backend.tells_at_once
+        """Whether the watcher of a part tells that the part is called, if the model is not: it is there at every
+        step, and told before anything else of the step."""
         self._inputs, self._scaler, self._show_progress = inputs, scaler, progress
         self.is_scaled = scaler is not None
         """Whether gradients have the factor of a GradScaler."""
@@ -223,12 +226,9 @@ class Watch(Reading, Enterable, Undoing):
         return placements
 
     def _parts_that_tell_nothing(self) -> list[Module]:
-        """The parts of the model that may be called without anybody's being told: those that are not watched.
-
-        The watcher of a part tells, unless a step is not recorded, or operators are told before it.
-        """
+        """The parts of the model that may be called without anybody's being told."""
         parts = {id(part): part for part in self.backend.children(self._model)}
-        if self._schedule is always and self._chosen is None:
+        if self.watchers_tell:
             for target in self._targets:
                 parts.pop(id(target.module), None)
         return list(parts.values())

@@ -63,7 +63,7 @@ class SiteWatcher:
         """The call under way, and whether it repeats an earlier one, which is then the one that is meant."""
         watch = self.watch
         backend = watch.backend
-        if watch.clock.is_due and not backend.in_recompute(True):
+        if watch.clock.is_due and watch.watchers_tell and not backend.in_recompute(True):
             watch.finish_step()  # a part is called without the model
         if self.forward != watch.forward:  # calls are counted from 0 again
             self.forward, self.visits, self.ended = watch.forward, [], 0

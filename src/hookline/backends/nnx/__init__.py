@@ -42,6 +42,7 @@ class NNXBackend(NNXGradients, Defaults):
     tensor: type = Array
     framework = capabilities()["nnx"]
     forward_name = "__call__"
+    tells_at_once = False
     not_called = (
         "the model was not called in this block; or it was by code that was compiled before, which JAX does not "
         "compile anew: a function that holds the model itself and does not take it as an argument, "
