@@ -220,8 +220,8 @@ class Gathered:
 
     def rows(self, step: int, rank: int) -> Rows:
         """The rows of the step, after one transfer for all of them; nothing is gathered any more."""
-        self._latest = None
         ended = self._handed_over()
+        self._latest = None  # after it: no thread that was still at this step may bring it back
         rows = self._rows(ended, step, rank)
         if ended.is_nobodys and ended.sheet.nbytes(ended.size) < SPARE_BYTES:
             ended.sheet.clear()
