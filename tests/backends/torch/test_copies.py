@@ -9,6 +9,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from hookline import Unsupported
 from hookline.backends.torch import values
 from hookline.backends.torch.values import EXCHANGE, LARGE, copy_directly, snapshot
 
@@ -188,3 +189,12 @@ def test_a_room_of_another_kind_is_refused():
     assert values.copy_into(EXCHANGE, whole, room) and torch.equal(room, whole)
     with pytest.raises(TypeError, match="expected 3 arguments, got 0"):
         values.copy_into()
+
+
+@needs_table
+@pytest.mark.parametrize("size", [5, BIG])
+def test_a_tensor_whose_memory_was_freed_is_refused_and_does_not_end_the_process(size):
+    tensor = torch.ones(size)
+    tensor.untyped_storage().resize_(0)
+    with pytest.raises(Unsupported, match="a tensor whose memory was freed"):
+        snapshot(tensor)

@@ -107,6 +107,7 @@ def snapshot(tensor: torch.Tensor, device: Any = None, dtype: Any = None) -> tor
             copy = copy_directly(EXCHANGE, tensor, LARGE)  # type: ignore[misc]
             if copy is not None:
                 return copy
+            _refuse_freed(tensor)
     elif is_exporting():
         raise not_exported("a recording")
     if is_seen(tensor):
@@ -120,6 +121,23 @@ def snapshot(tensor: torch.Tensor, device: Any = None, dtype: Any = None) -> tor
 
 
 unfollowed(snapshot)
+
+
+def _refuse_freed(tensor: torch.Tensor) -> None:
+    """Unsupported where there are numbers and no memory for them: to copy that would end the process."""
+    if not tensor.is_cpu or tensor.layout is not _STRIDED or tensor.is_nested or tensor._is_zerotensor():
+        return
+    try:
+        is_freed = tensor.numel() > 0 and tensor.data_ptr() == 0
+    except RuntimeError:  # inside a transform of torch.func
+        return
+    if is_freed:
+        raise Unsupported(
+            backend="torch",
+            feature="a copy of a tensor whose memory was freed",
+            why="its storage was resized to nothing",
+            instead="look at it before that, or leave this module out of `where`",
+        )
 
 
 @contextmanager
