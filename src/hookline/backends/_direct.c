@@ -49,6 +49,24 @@ enum { CPU = 1, INT = 0, UINT = 1, FLOAT = 2, BFLOAT = 4, BOOL = 6, MAX_DIMS = 8
 typedef void (*Reduce)(const void *, int64_t, int, void *);
 typedef int (*ReduceStrided)(const void *, int, const int64_t *, const int64_t *, int, int, char *);
 
+/* The table, which is the first argument; NULL with an exception set where arguments are missing or it is none. */
+static const Exchange *table_of(const char *name, PyObject *const *args, Py_ssize_t count, Py_ssize_t expected) {
+    if (count != expected) {
+        PyErr_Format(PyExc_TypeError, "%s: expected %zd arguments, got %zd", name, expected, count);
+        return NULL;
+    }
+    return PyCapsule_GetPointer(args[0], "dlpack_exchange_api");
+}
+
+/* Whether a tensor tells where it lies. One that is sparse, nested or inside of a transform does not: it is asked
+   another way. */
+static int tells(const Exchange *exchange, PyObject *tensor, Tensor *t) {
+    if (exchange->version.major != 1 || !exchange->tell) return 0;
+    if (!exchange->tell(tensor, t)) return 1;
+    PyErr_Clear();
+    return 0;
+}
+
 /* The kernel's number of a dtype (_kernel.h); -1 where it reads none such. */
 static int code_of(const Tensor *t) {
     if (t->dtype.lanes != 1) return -1;
@@ -71,11 +89,7 @@ static int lies_in_order(const Tensor *t) {
    `reduce` and `reduce_strided` are addresses of the kernel's functions, `words` is that of memory with zeros. */
 static PyObject *reduce(PyObject *self, PyObject *const *args, Py_ssize_t count) {
     (void)self;
-    if (count != 6) {
-        PyErr_Format(PyExc_TypeError, "reduce: expected 6 arguments, got %zd", count);
-        return NULL;
-    }
-    const Exchange *exchange = PyCapsule_GetPointer(args[0], "dlpack_exchange_api");
+    const Exchange *exchange = table_of("reduce", args, count, 6);
     if (!exchange) return NULL;
     Reduce plain = (Reduce)PyLong_AsVoidPtr(args[1]);
     ReduceStrided strided = (ReduceStrided)PyLong_AsVoidPtr(args[2]);
@@ -84,11 +98,7 @@ static PyObject *reduce(PyObject *self, PyObject *const *args, Py_ssize_t count)
     if (PyErr_Occurred()) return NULL;
 
     Tensor t;
-    if (exchange->version.major != 1 || !exchange->tell) Py_RETURN_FALSE;
-    if (exchange->tell(args[3], &t)) { /* sparse, nested, or inside of a transform: asked another way */
-        PyErr_Clear();
-        Py_RETURN_FALSE;
-    }
+    if (!tells(exchange, args[3], &t)) Py_RETURN_FALSE;
     int code = code_of(&t);
     if (t.device.kind != CPU || code < 0) Py_RETURN_FALSE;
     int64_t values = 1;
@@ -140,21 +150,13 @@ static Owned *copied(const Tensor *t, size_t bytes) {
    numbers that lie in order on the CPU, or takes `most` bytes or more. */
 static PyObject *copy(PyObject *self, PyObject *const *args, Py_ssize_t count) {
     (void)self;
-    if (count != 3) {
-        PyErr_Format(PyExc_TypeError, "copy: expected 3 arguments, got %zd", count);
-        return NULL;
-    }
-    const Exchange *exchange = PyCapsule_GetPointer(args[0], "dlpack_exchange_api");
+    const Exchange *exchange = table_of("copy", args, count, 3);
     if (!exchange) return NULL;
     int64_t most = PyLong_AsLongLong(args[2]);
     if (PyErr_Occurred()) return NULL;
 
     Tensor t;
-    if (exchange->version.major != 1 || !exchange->tell) Py_RETURN_NONE;
-    if (exchange->tell(args[1], &t)) {
-        PyErr_Clear();
-        Py_RETURN_NONE;
-    }
+    if (!tells(exchange, args[1], &t)) Py_RETURN_NONE;
     if (t.device.kind != CPU || !is_copied_as_bytes(&t) || !lies_in_order(&t)) Py_RETURN_NONE;
     int64_t bytes = t.dtype.bits / 8;
     for (int d = 0; d < t.ndim; d++) bytes *= t.shape[d];
@@ -220,18 +222,10 @@ static void copy_bytes(char *to, const char *from, size_t bytes) { memcpy(to, fr
    shape, dtype and layout without gaps. */
 static PyObject *copy_into(PyObject *self, PyObject *const *args, Py_ssize_t count) {
     (void)self;
-    if (count != 3) {
-        PyErr_Format(PyExc_TypeError, "copy_into: expected 3 arguments, got %zd", count);
-        return NULL;
-    }
-    const Exchange *exchange = PyCapsule_GetPointer(args[0], "dlpack_exchange_api");
+    const Exchange *exchange = table_of("copy_into", args, count, 3);
     if (!exchange) return NULL;
     Tensor from, to;
-    if (exchange->version.major != 1 || !exchange->tell) Py_RETURN_FALSE;
-    if (exchange->tell(args[1], &from) || exchange->tell(args[2], &to)) {
-        PyErr_Clear();
-        Py_RETURN_FALSE;
-    }
+    if (!tells(exchange, args[1], &from) || !tells(exchange, args[2], &to)) Py_RETURN_FALSE;
     if (from.device.kind != CPU || to.device.kind != CPU || !is_copied_as_bytes(&from)) Py_RETURN_FALSE;
     if (!from.strides || !to.strides || !are_alike(&from, &to) || !has_no_gaps(&from)) Py_RETURN_FALSE;
     size_t bytes = from.dtype.bits / 8;
