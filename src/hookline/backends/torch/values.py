@@ -107,7 +107,6 @@ def snapshot(tensor: torch.Tensor, device: Any = None, dtype: Any = None) -> tor
             copy = copy_directly(EXCHANGE, tensor, LARGE)  # type: ignore[misc]
             if copy is not None:
                 return copy
-            _refuse_freed(tensor)
     elif is_exporting():
         raise not_exported("a recording")
     if is_seen(tensor):
@@ -115,6 +114,7 @@ def snapshot(tensor: torch.Tensor, device: Any = None, dtype: Any = None) -> tor
             return _copy(bare, device, dtype)
     if tensor.requires_grad:
         tensor = tensor.detach()
+    _refuse_freed(tensor)
     if device is dtype is None and tensor.layout is _STRIDED and tensor.nbytes < LARGE and not _inference_mode():
         return tensor.clone()
     return _copy(tensor, device, dtype)
@@ -127,11 +127,7 @@ def _refuse_freed(tensor: torch.Tensor) -> None:
     """Unsupported where there are numbers and no memory for them: to copy that would end the process."""
     if not tensor.is_cpu or tensor.layout is not _STRIDED or tensor.is_nested or tensor._is_zerotensor():
         return
-    try:
-        is_freed = tensor.numel() > 0 and tensor.data_ptr() == 0
-    except RuntimeError:  # inside a transform of torch.func
-        return
-    if is_freed:
+    if tensor.numel() > 0 and tensor.data_ptr() == 0:
         raise Unsupported(
             backend="torch",
             feature="a copy of a tensor whose memory was freed",
