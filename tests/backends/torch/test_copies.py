@@ -3,10 +3,13 @@
 import copy
 import gc
 import pickle
+from contextlib import nullcontext
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.overrides import TorchFunctionMode
+from torch.testing._internal.two_tensor import TwoTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from hookline import Unsupported
@@ -191,10 +194,33 @@ def test_a_room_of_another_kind_is_refused():
         values.copy_into()
 
 
-@needs_table
+class Quiet(TorchDispatchMode):
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        return func(*args, **(kwargs or {}))
+
+
+WAYS = {
+    "plain": (lambda tensor: tensor, nullcontext, {}),
+    "cast": (lambda tensor: tensor, nullcontext, {"dtype": torch.float64}),
+    "a parameter": (torch.nn.Parameter, nullcontext, {}),
+    "a frozen parameter": (lambda tensor: torch.nn.Parameter(tensor, requires_grad=False), nullcontext, {}),
+    "inference": (lambda tensor: tensor, torch.inference_mode, {}),
+    "below a mode": (lambda tensor: tensor, Quiet, {}),
+}
+
+
 @pytest.mark.parametrize("size", [5, BIG])
-def test_a_tensor_whose_memory_was_freed_is_refused_and_does_not_end_the_process(size):
-    tensor = torch.ones(size)
+@pytest.mark.parametrize("way", WAYS)
+def test_a_tensor_whose_memory_was_freed_is_refused_and_does_not_end_the_process(way, size):
+    make, block, how = WAYS[way]
+    tensor = make(torch.ones(size))
     tensor.untyped_storage().resize_(0)
-    with pytest.raises(Unsupported, match="a tensor whose memory was freed"):
-        snapshot(tensor)
+    with block(), pytest.raises(Unsupported, match="a tensor whose memory was freed"):
+        snapshot(tensor, **how)
+
+
+def test_a_class_that_keeps_its_values_elsewhere_was_not_freed():
+    with FakeTensorMode():
+        fake = torch.rand(3)
+    two = TwoTensor(torch.rand(3), torch.rand(3))
+    assert snapshot(fake).shape == (3,) and torch.equal(snapshot(two).a, two.a)

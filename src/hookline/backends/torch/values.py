@@ -46,6 +46,7 @@ LARGE = 64 * 1024
 
 _inference_mode = torch.is_inference_mode_enabled
 _STRIDED = torch.strided
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
 _unknown_versions = itertools.count(-1, -1)
 
 _COPIES = copy_directly is not None and EXCHANGE is not None
@@ -111,6 +112,7 @@ def snapshot(tensor: torch.Tensor, device: Any = None, dtype: Any = None) -> tor
         raise not_exported("a recording")
     if is_seen(tensor):
         with laid_bare(tensor) as bare:
+            _refuse_freed(bare)
             return _copy(bare, device, dtype)
     if tensor.requires_grad:
         tensor = tensor.detach()
@@ -124,8 +126,13 @@ unfollowed(snapshot)
 
 
 def _refuse_freed(tensor: torch.Tensor) -> None:
-    """Unsupported where there are numbers and no memory for them: to copy that would end the process."""
-    if not tensor.is_cpu or tensor.layout is not _STRIDED or tensor.is_nested or tensor._is_zerotensor():
+    """Unsupported where there are numbers and no memory for them: to copy that would end the process.
+
+    Of tensors that have their values in memory of their own: other classes and layouts have them elsewhere.
+    """
+    if type(tensor) not in _PLAIN or not tensor.is_cpu or tensor.layout is not _STRIDED:
+        return
+    if tensor.is_nested or tensor._is_zerotensor():
         return
     if tensor.numel() > 0 and tensor.data_ptr() == 0:
         raise Unsupported(
@@ -183,7 +190,7 @@ def _copy(tensor: torch.Tensor, device: Any, dtype: Any) -> torch.Tensor:
 
 def _is_pooled(tensor: torch.Tensor) -> bool:
     """Whether a copy goes into a buffer of the pool: large, and in plain memory of the CPU."""
-    if type(tensor) is not torch.Tensor or not tensor.is_cpu or tensor.layout is not _STRIDED:
+    if type(tensor) not in _PLAIN or not tensor.is_cpu or tensor.layout is not _STRIDED:
         return False
     if tensor.is_nested or tensor.is_quantized:  # they have more than memory and strides
         return False
