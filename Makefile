@@ -1,5 +1,6 @@
 # make demo   the main job, on a small model       make test    everything that must hold
 # make check  style and types only                 make bench   timings beside other tools
+# make bench-diagnosis   what `hookline run` says of broken and healthy trainings: docs/diagnosis.md
 # make bench-peers     the same work with hookline and other tools: docs/peers.md
 # make test-trainers   the callbacks in real fastai, Lightning, transformers, Accelerate and Keras
 # make test-browser    the page and the report in a real Chromium
@@ -34,6 +35,7 @@ SLOW := test_blocks.py test_cli.py test_compiled.py test_compiled_gradients.py t
 	test_hostile_runs.py test_interrupts.py test_law.py test_law_compiled.py test_leaving.py test_lifetimes.py \
 	test_lines_laws.py test_lines_reduce.py test_operators_compiled.py test_order.py test_page.py test_page_lasting.py \
 	test_page_security.py test_plots.py \
+	test_architectures.py test_left_as_it_was.py test_properties_kept.py test_properties_lost.py test_probe.py \
 	test_progress_shown.py test_run_folders.py test_run_recordings.py test_run_store.py test_runs_faults.py \
 	test_seed_mindspore.py test_summary_numbers.py test_threads.py test_torch_private.py test_tracers.py \
 	test_versions.py test_view.py test_weight_edits.py compiled.md
@@ -62,7 +64,7 @@ WHEELS := .venv-wheels
 VERSION := $(shell sed -n 's/^__version__ = "\(.*\)"$$/\1/p' src/hookline/version.py)
 
 .PHONY: setup demo test test-quick test-trainers test-frameworks test-versions test-sinks test-browser \
-	test-sanitized check style types dist sdist wheels docs is-tagged notes bench bench-peers clean
+	test-sanitized check style types dist sdist wheels docs is-tagged notes bench bench-diagnosis bench-peers clean
 .SECONDARY:
 
 setup: $(READY)
@@ -211,6 +213,10 @@ docs: $(DOCS_READY)
 bench: setup
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[torch,dev,bench]'
 	$(BIN)/python -m bench
+
+# Writes docs/diagnosis.md.
+bench-diagnosis: setup
+	$(BIN)/python -m bench.diagnosis --repaired --write
 
 # Other tools, in an environment of their own. None of them may bring another torch, or CUDA.
 $(PEERS_READY): bench/requirements.txt constraints.txt

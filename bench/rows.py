@@ -22,6 +22,7 @@ ROWS = {
     "import": "bench.imports",
     "kernel": "bench.kernel",
     "growth": "bench.growth",
+    "budget": "bench.budget",
 }
 QUICK = 3  # rounds
 

@@ -39,6 +39,32 @@ def fresh_compiler(hooks_in_graphs):
 
 
 @pytest.fixture
+def nothing_was_compiled(monkeypatch):
+    """As if no other test of this process had compiled anything: what is compiled in the test itself counts."""
+    from torch._dynamo import eval_frame
+
+    from hookline.backends.torch import compat
+
+    monkeypatch.setattr(compat, "_compiled_before", False)
+    monkeypatch.setattr(eval_frame, "cached_backends", {})
+
+
+@pytest.fixture
+def nobody_observes(monkeypatch):
+    """As if no graph that another test has left alive wanted backwards to be observed."""
+    from hookline.backends.torch import engine
+
+    others = list(engine._observers)
+    monkeypatch.setattr(engine, "_observed", engine._nobody)
+    monkeypatch.setattr(engine, "_are_observed", engine._nobody)
+    engine._set_engine()
+    yield
+    monkeypatch.undo()
+    engine._observers[:] = others
+    engine._set_engine()
+
+
+@pytest.fixture
 def graphs(fresh_compiler):
     """Tells how many graphs were compiled so far, and how often one had to be broken in two."""
     from torch._dynamo.utils import counters

@@ -18,7 +18,11 @@ _HOME = {
     "backends.capabilities": ("Framework", "capabilities"),
     "backends.tap": ("Label",),
     "diagnosis.finding": ("Finding",),
+    "diagnosis.registry": ("found", "rule"),
+    "diagnosis.training": ("Scalar", "Training"),
+    "diagnosis.verdict": ("Verdict", "verdict"),
     "errors": (
+        "FindingRaised",
         "ForwardError",
         "HookError",
         "HooklineError",
@@ -28,6 +32,7 @@ _HOME = {
         "NotRecorded",
         "RecordingTooLarge",
         "RunError",
+        "TrainingStopped",
         "Unsupported",
         "UntestedVersion",
         "WrongReplacement",
@@ -64,8 +69,12 @@ _HOME = {
         "register_state_dict_post_hook",
         "register_state_dict_pre_hook",
     ),
+    "launching.inside": ("Watching", "watching"),
+    "launching.launch": ("Script",),
     "page.report": ("report",),
     "page.serve": ("serve",),
+    "probing.probe": ("probe",),
+    "probing.probed": ("Probed",),
     "recording.calls": ("Call", "SiteRecord"),
     "recording.loading": ("load_recording",),
     "recording.record": ("record",),
@@ -78,6 +87,7 @@ _HOME = {
     "site": ("Site",),
     "watching.block": ("Watch",),
     "watching.watch": ("watch",),
+    "wiring": ("Wiring",),
     "summaries.memory": ("TrainingMemory",),
     "summaries.source": ("Source", "source"),
     "summaries.summary": ("Summary", "summary"),
@@ -129,6 +139,13 @@ if TYPE_CHECKING:
     from hookline.backends.capabilities import capabilities as capabilities
     from hookline.backends.tap import Label as Label
     from hookline.diagnosis.finding import Finding as Finding
+    from hookline.diagnosis.registry import found as found
+    from hookline.diagnosis.registry import rule as rule
+    from hookline.diagnosis.training import Scalar as Scalar
+    from hookline.diagnosis.training import Training as Training
+    from hookline.diagnosis.verdict import Verdict as Verdict
+    from hookline.diagnosis.verdict import verdict as verdict
+    from hookline.errors import FindingRaised as FindingRaised
     from hookline.errors import ForwardError as ForwardError
     from hookline.errors import HookError as HookError
     from hookline.errors import HooklineError as HooklineError
@@ -138,6 +155,7 @@ if TYPE_CHECKING:
     from hookline.errors import NotRecorded as NotRecorded
     from hookline.errors import RecordingTooLarge as RecordingTooLarge
     from hookline.errors import RunError as RunError
+    from hookline.errors import TrainingStopped as TrainingStopped
     from hookline.errors import Unsupported as Unsupported
     from hookline.errors import UntestedVersion as UntestedVersion
     from hookline.errors import WrongReplacement as WrongReplacement
@@ -175,8 +193,13 @@ if TYPE_CHECKING:
     from hookline.hooks.state import register_load_state_dict_pre_hook as register_load_state_dict_pre_hook
     from hookline.hooks.state import register_state_dict_post_hook as register_state_dict_post_hook
     from hookline.hooks.state import register_state_dict_pre_hook as register_state_dict_pre_hook
+    from hookline.launching.inside import Watching as Watching
+    from hookline.launching.inside import watching as watching
+    from hookline.launching.launch import Script as Script
     from hookline.page.report import report as report
     from hookline.page.serve import serve as serve
+    from hookline.probing.probe import probe as probe
+    from hookline.probing.probed import Probed as Probed
     from hookline.recording.calls import Call as Call
     from hookline.recording.calls import SiteRecord as SiteRecord
     from hookline.recording.loading import load_recording as load_recording
@@ -199,3 +222,4 @@ if TYPE_CHECKING:
     from hookline.summaries.trace import trace as trace
     from hookline.watching.block import Watch as Watch
     from hookline.watching.watch import watch as watch
+    from hookline.wiring import Wiring as Wiring

@@ -42,6 +42,8 @@ class Background(Generic[Some]):
     ) -> None:
         self.dropped = 0
         self.error: Exception | None = None
+        self.seconds = 0.0
+        """The CPU time that its thread took so far."""
         self._write: Callable[[list[Some]], None] = write
         self._seconds, self._rows = seconds, rows
         self._waits = full == "wait"
@@ -113,6 +115,7 @@ class Background(Generic[Some]):
                     except Exception as error:  # told in the training thread, by the sink
                         self.error = error
                 waiting = []
+                self.seconds = time.thread_time()
             if self._ends and self._queue.empty():
                 more = False
         with suppress(Exception):  # nobody is there to be told

@@ -9,6 +9,8 @@ HooklineError
 ├── RecordingTooLarge   also MemoryError: `limit=` is reached
 ├── RunError            a stored run or recording that can't be read
 ├── ForwardError        also RuntimeError: a model failed while it was looked at, with the module
+├── FindingRaised       also RuntimeError: `watch(diagnose=True, on_finding="raise")` found an error
+│   └── TrainingStopped     the same for "stop"; the block of the watch ends it
 └── HookError           also RuntimeError: an error inside a user's hook, with its site
     └── WrongReplacement    also ValueError: a hook returned what its site can't take
 
@@ -99,6 +101,18 @@ class ForwardError(HooklineError, RuntimeError):
         message = f"{where} raised {type(error).__name__}: {str(error).strip()}"
         message += f"\nWhat reached it: {arguments or 'nothing'}."
         super().__init__(f"{message}\n{shown}" if shown else message)
+
+
+class FindingRaised(HooklineError, RuntimeError):
+    """A rule found an error in a training that is watched with on_finding="raise"; `finding` is what it found."""
+
+    def __init__(self, finding: Any) -> None:
+        self.finding = finding
+        super().__init__(str(finding))
+
+
+class TrainingStopped(FindingRaised):
+    """The same with on_finding="stop": the `with` block of the watch ends it, and what follows that goes on."""
 
 
 class HookError(HooklineError, RuntimeError):

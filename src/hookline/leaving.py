@@ -9,9 +9,10 @@ from __future__ import annotations
 import atexit
 import os
 import sys
-import warnings
 import weakref
 from typing import Protocol
+
+from hookline.reporting import warn
 
 
 class Leaving(Protocol):
@@ -53,5 +54,5 @@ def _leave() -> None:
                 thing.at_exit()
             except Exception as error:  # the others come after it
                 message = f"{type(thing).__name__} failed at the end: {type(error).__name__}: {error}"
-                warnings.warn(message, stacklevel=2)
+                warn(message, stacklevel=2)
     _waiting.clear()

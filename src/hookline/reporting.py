@@ -1,9 +1,44 @@
-"""Reporting: a user's function that raises is told once, by name, and ends nobody's training."""
+"""Reporting: warnings of hookline's own. A user's function that raises is told once, by name, and ends nobody's
+training."""
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from typing import Any
+
+
+class Held:
+    """Warnings that are kept until somebody asks for them, in place of being shown."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, int] = {}
+
+    def add(self, message: str) -> None:
+        self._texts[message] = self._texts.get(message, 0) + 1
+
+    def told(self) -> Iterator[str]:
+        """Each once, with how often it came."""
+        for text, count in self._texts.items():
+            yield text if count == 1 else f"{text} ({count} times)"
+
+
+_held: Held | None = None
+
+
+def hold_warnings(wanted: bool = True) -> Held:
+    """From now on, or no longer, warnings of hookline's own are held: nobody else's filters or files see them."""
+    global _held
+    _held = Held() if wanted else None
+    return _held or Held()
+
+
+def warn(message: str, category: type[Warning] = UserWarning, *, stacklevel: int = 2) -> None:
+    """Warns as `warnings.warn` would where this is called, unless warnings are held."""
+    if _held is not None:
+        _held.add(message)
+    else:
+        warnings.warn(message, category, stacklevel=stacklevel + 1)
 
 
 def name_of(fn: Any) -> str:
@@ -17,4 +52,4 @@ def name_of(fn: Any) -> str:
 
 def report(what: str, fn: Any, error: Exception, then: str) -> None:
     """Warns that `what`, a function of a user's, raised, and what that means for the rest."""
-    warnings.warn(f"{what} ({name_of(fn)}) raised {type(error).__name__}: {error}; {then}", stacklevel=3)
+    warn(f"{what} ({name_of(fn)}) raised {type(error).__name__}: {error}; {then}", stacklevel=3)

@@ -44,6 +44,8 @@ FLOATS = tuple(name for name, kind in COLUMNS.items() if kind is float)
 HISTOGRAM = "hist"
 RATIO = "ratio"
 """Of an update: its norm relative to that of the weight."""
+LOST = "lost"
+"""Of an update in a short format: the share of weights that have a gradient and stay as they are."""
 
 SERIES = ("site", "kind", "call", "mode")
 """What tells the series of one file apart: a file is of one rank."""
@@ -52,7 +54,12 @@ IDENTITY = ("site", "kind", "step", "call", "rank", "mode")
 FIXED = frozenset((*IDENTITY, *STATISTICS, HISTOGRAM))
 """What a row has besides is of a user, or of its kind: `ratio`, say."""
 
-KINDS = ("input", "output", "grad_input", "grad_output", "param", "param_grad", "update")
+OF_PARAMETERS = ("param", "param_grad", "update", "moment", "moment_sq")
+"""The kinds whose site is a parameter."""
+KINDS = ("input", "output", "grad_input", "grad_output", *OF_PARAMETERS)
+SCALAR = "scalar"
+"""The kind of a row about one number of the training at a step, whose site is the number's name: "loss". Its mean,
+min and max are the number. It is of no tensor: who asks for rows without a kind does not get it."""
 OF_CALLS = ("input", "output", "grad_input", "grad_output")
 """The kinds of which there may be a row for each channel."""
 
@@ -148,8 +155,9 @@ class Rows:
         places: dict[Series, list[int]] = {}
         for place, one in enumerate(self.series):
             places.setdefault(one, []).append(place)
-        ratios = np.asarray([extra.get(RATIO, np.nan) for extra in self.extra], np.float64)
-        columns = {**{name: self.column(name) for name in STATISTICS}, RATIO: ratios}
+        columns = {name: self.column(name) for name in STATISTICS}
+        for name in (RATIO, LOST):
+            columns[name] = np.asarray([extra.get(name, np.nan) for extra in self.extra], np.float64)
         return {
             one: (self.steps[some], {name: values[some] for name, values in columns.items()})
             for one, some in places.items()
@@ -204,8 +212,11 @@ class HasRows(Protocol):
     ) -> list[Row]:
         """The rows of a site (a name or glob), a kind, and steps from one to another; `stat`: that one only."""
 
+    def scalars(self) -> dict[str, Any]:
+        """The numbers of the training by name, each with its `steps` and `values`: "loss", "lr", those logged."""
+
     def to_pandas(self, *, histograms: bool = False) -> Any:
-        """The rows as a pandas DataFrame."""
+        """The rows as a pandas DataFrame, scalars too."""
 
     def to_polars(self) -> Any:
         """The rows as a polars DataFrame."""
@@ -216,8 +227,8 @@ class HasRows(Protocol):
     def plot(self, site: str | None = None, kind: str = "output") -> Any:
         """A Figure of the chosen sites."""
 
-    def diagnose(self) -> list[Any]:
-        """What is wrong, the most severe first."""
+    def diagnose(self, **how: Any) -> list[Any]:
+        """What is wrong, the worst first."""
 
     def audit(self) -> Audit:
         """For every site that was asked for: measured so many times, or never, and why."""

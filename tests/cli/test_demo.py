@@ -59,13 +59,18 @@ def test_where_nobody_watches_it_ends_by_itself_with_a_run_and_a_report(tmp_path
         line = next(line for line in shown.splitlines() if f"│ {name} " in line)
         assert "->" in line and "fine" in line, line
     assert "13 fired, 0 silent" in shown and "are right; put back" in shown and "http://" not in shown
-    folder = tmp_path / "runs" / "demo"
+    folder = tmp_path / "runs" / "demo" / "healthy"
     with hookline.open_run(folder) as run:
         assert run.steps[:60] == list(range(60)) and run.meta["end"] == "normally"
         assert len(run.recordings) == 1 and run.recordings[0]["classify"].output.shape == (50, 10)
         assert hookline.health(run)["conv1"] == []
     assert "<html" in (folder / "report.html").read_text().lower()
     assert {file.suffix for file in folder.iterdir()} == {".sqlite", ".safetensors", ".html"}
+    broken = folder.parent / "broken"
+    assert {file.suffix for file in broken.iterdir()} == {".sqlite", ".html"}
+    with hookline.open_run(broken) as run:
+        found = run.diagnose()
+    assert found and f"broken: {found[0]}" in shown
 
 
 def in_terminal(*args, cwd):
@@ -84,7 +89,7 @@ def in_terminal(*args, cwd):
 
 def test_in_a_terminal_the_page_is_served_until_ctrl_c(tmp_path):
     pytest.importorskip("uvicorn", reason="the page needs uvicorn, which `make setup` installs")
-    process, shown = in_terminal("--epochs", "1", cwd=tmp_path)
+    process, shown = in_terminal("--epochs", "1", "--no-browser", cwd=tmp_path)
     (url,) = re.findall(r"http://127\.0\.0\.1:\d+/\S*", shown)
     opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
     assert opener.open(url, timeout=20).status == 200
@@ -104,12 +109,12 @@ def test_ctrl_c_while_it_learns_leaves_a_readable_run(tmp_path):
     process = started(
         "--epochs", "100000", "--to", "mine", cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE
     )
-    seen = until(lambda: steps_of(tmp_path / "mine"))
+    seen = until(lambda: steps_of(tmp_path / "mine" / "healthy"))
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=60)
     assert process.returncode == 130 and "interrupted; what was seen until then is in mine" in said
     assert "Traceback" not in said
-    with hookline.open_run(tmp_path / "mine") as run:
+    with hookline.open_run(tmp_path / "mine" / "healthy") as run:
         assert run.meta["end"] == "interrupted" and run.steps == list(range(len(run.steps)))
         assert len(run.steps) >= len(seen)
 
@@ -118,12 +123,12 @@ def test_a_kill_while_it_learns_leaves_a_readable_run(tmp_path):
     process = started(
         "--epochs", "100000", "--to", "mine", cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE
     )
-    seen = until(lambda: steps_of(tmp_path / "mine"))
+    seen = until(lambda: steps_of(tmp_path / "mine" / "healthy"))
     process.kill()
     process.communicate(timeout=60)
-    with hookline.open_run(tmp_path / "mine") as run:
+    with hookline.open_run(tmp_path / "mine" / "healthy") as run:
         assert "end" not in run.meta and run.steps == list(range(len(run.steps))) and len(run.steps) >= len(seen)
-    assert hookline.report(tmp_path / "mine", tmp_path / "killed.html").stat().st_size > 10_000
+    assert hookline.report(tmp_path / "mine" / "healthy", tmp_path / "killed.html").stat().st_size > 10_000
 
 
 def test_a_folder_that_cannot_be_one_is_told(tmp_path):

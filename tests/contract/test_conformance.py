@@ -246,8 +246,11 @@ class TorchAdapter(conformance.Adapter):
         (model(given) * torch.tensor(weights)).sum().backward()
         return given.grad.numpy()
 
-    def train(self, model, x, weights, steps):
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    def train_with_momentum(self, model, x, weights, steps):
+        self.train(model, x, weights, steps, momentum=0.5)
+
+    def train(self, model, x, weights, steps, momentum=0.0):
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=momentum)
         for _ in range(steps):
             optimizer.zero_grad()
             (model(torch.tensor(x)) * torch.tensor(weights)).sum().backward()

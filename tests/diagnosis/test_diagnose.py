@@ -5,8 +5,10 @@ import torch
 from torch import nn
 
 import hookline
+from hookline.diagnosis import registry
 from hookline.errors import InvalidArgument
 from hookline.rows import HasRows
+from tests.support.paths import ROOT
 from tests.support.rows import row
 
 
@@ -34,24 +36,32 @@ def test_a_watch_a_run_and_a_folder_have_the_same_findings(dying, tmp_path):
         assert isinstance(run, HasRows) and isinstance(w, HasRows)
         found = run.diagnose()
         assert found == hookline.diagnose(run) == hookline.diagnose(tmp_path / "run") == w.diagnose() == while_open
-    (dead,) = [finding for finding in found if finding.rule == "dead"]
-    assert (dead.site, dead.severity, dead.step, dict(dead.evidence)) == ("1", "warning", 5, {"zeros": 1.0})
-    assert str(dead).startswith("1: dead at step 5: all of its outputs are zero.") and dead.advice in str(dead)
-    # Nothing comes through the ReLU: no gradient to the layer in front of it, no input to the weight behind it.
-    assert {finding.site for finding in found if finding.rule == "still"} == {"0.weight", "2.weight"}
-    assert hookline.health(tmp_path / "run")["1"] == [dead] == [f for f in found if f.site == "1"][:1]
+    (dead,) = found
+    assert (dead.rule, dead.site, dead.severity, dead.step) == ("dead_units", "1", "error", 0)
+    assert dead.evidence["share"] == 1 and dead.evidence["rows"] == [["1", "output"]]
+    assert str(dead).startswith("1: dead_units from step 0: all of its outputs are zero") and dead.advice in str(
+        dead
+    )
+    # Nothing comes through the ReLU: no gradient to the layer in front of it. It is one finding.
+    assert {(one.rule, one.site) for one in dead.consequences} == {("vanishing", "0"), ("still", "0")}
+    health = hookline.health(tmp_path / "run")
+    assert [one.rule for one in health["1"]] == ["dead_units"]
+    assert {one.rule for one in health["0"]} == {"vanishing", "still"}
+    assert health["2"] == []
 
 
-def test_errors_come_before_warnings_and_early_ones_before_late_ones(dying):
+def test_the_cause_comes_first_and_is_as_bad_as_what_follows(dying):
     with hookline.watch(dying) as w:
         train(dying)
         dying[2].weight.data.fill_(float("nan"))
         train(dying, steps=1)
     found = w.diagnose()
-    assert [one.severity for one in found] == sorted(one.severity for one in found)
-    errors = [one for one in found if one.severity == "error"]
-    assert [one.step for one in errors] == sorted(one.step for one in errors) and errors[0].rule == "nan"
-    assert {one.site for one in errors} >= {"2", ""} and errors[0].step == 6
+    assert [one.severity for one in found] == ["error", "error"]
+    # Of two errors, that which is surer.
+    assert [(one.rule, one.step, one.site) for one in found] == [
+        ("nan_origin", 6, "2.weight"),
+        ("dead_units", 0, "1"),
+    ]
 
 
 def test_a_healthy_training_has_no_findings():
@@ -60,6 +70,91 @@ def test_a_healthy_training_has_no_findings():
     with hookline.watch(model) as w:
         train(model)
     assert w.diagnose() == hookline.diagnose(w) == []
+
+
+def test_rules_can_be_chosen_and_left_out_by_site(dying):
+    with hookline.watch(dying) as w:
+        train(dying)
+    assert [one.rule for one in w.diagnose(rules=["still", "vanishing"])] == ["vanishing"]
+    (left,) = w.diagnose(ignore=["dead_units", "vanishing:*"])
+    assert (left.rule, left.site, left.consequences) == ("still", "0", ())
+    assert w.diagnose(ignore=["*:**"]) == [] == w.diagnose(rules="nan_origin") == w.diagnose(rules=[])
+    assert hookline.diagnose(w, ignore="dead_units:1")[0].rule == "vanishing"
+
+
+@pytest.mark.parametrize(
+    ("how", "says"),
+    [
+        ({"rules": ["dead_unit"]}, r"no rule is called 'dead_unit'\. Did you mean 'dead_units'"),
+        ({"rules": 3}, "expected a list of names"),
+        ({"ignore": ["stil"]}, "Did you mean 'still'"),
+        ({"ignore": ["still:heat.*"]}, "no site matches 'heat.*'"),
+        ({"ignore": 3}, "expected a list such as"),
+        ({"ignore": [3]}, "expected texts"),
+        ({"baseline": 3}, "expected a Run, a Watch or a folder, got int"),
+    ],
+)
+def test_what_can_not_be_asked_is_told(dying, how, says):
+    with hookline.watch(dying) as w:
+        train(dying, steps=2)
+    with pytest.raises(InvalidArgument, match=says):
+        w.diagnose(**how)
+
+
+@pytest.fixture
+def forgetting():
+    """Takes out the rules that a test adds."""
+    before = set(registry.known())
+    yield
+    for name in set(registry.known()) - before:
+        registry.forget(name)
+
+
+@pytest.mark.usefixtures("forgetting")
+def test_a_user_adds_a_rule_and_one_that_raises_is_told_once(dying):
+    @hookline.rule("narrow", severity="note", advice="Widen it.")
+    def narrow(training):
+        for curve in training.trained("output"):
+            if curve.stats["count"][0] < 20:
+                yield hookline.found(curve.site, curve.steps[0], "it is narrow", confidence=0.5, count=8)
+
+    @hookline.rule("broken")
+    def broken(training):
+        yield hookline.found("0", 3, "this much was found")
+        raise ValueError("no idea")
+
+    with hookline.watch(dying) as w:
+        train(dying)
+    with pytest.warns(UserWarning, match="rule 'broken' raised ValueError: no idea") as told:
+        found = w.diagnose()
+    assert len(told) == 1
+    assert [(one.rule, one.site) for one in found] == [
+        ("dead_units", "1"),
+        ("broken", "0"),
+        ("narrow", "2"),
+        ("narrow", ""),
+    ]
+    assert found[2].advice == "Widen it." and found[2].evidence == {"count": 8} and found[2].confidence == 0.5
+
+
+def test_rules_that_can_not_be_are_refused():
+    with pytest.raises(InvalidArgument, match="a rule 'still' exists already"):
+        hookline.rule("still")(lambda training: [])
+    with pytest.raises(InvalidArgument, match="severity='bad'"):
+        hookline.rule("mine", severity="bad")
+    with pytest.raises(InvalidArgument, match="expected a name"):
+        hookline.rule("my rule")
+    with pytest.raises(InvalidArgument, match="expected a function of one argument"):
+        hookline.rule("mine")(lambda: iter(()))
+
+
+def test_every_rule_says_what_when_and_why_it_can_be_wrong_and_is_in_the_docs():
+    docs = (ROOT / "docs" / "rules.md").read_text()
+    for one in registry.chosen(None):
+        assert f"`{one.name}`" in docs, one.name
+        text = " ".join((one.fn.__doc__ or "").split())
+        assert "When:" in text and "Why it can be wrong:" in text, one.name
+        assert one.advice and one.severity in ("error", "warning", "note")
 
 
 def test_a_watch_without_rows_has_no_findings():

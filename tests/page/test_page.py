@@ -20,8 +20,7 @@ import numpy as np
 import pytest
 
 import hookline
-from hookline.diagnosis.diagnose import findings_of
-from hookline.page import queries, viewed
+from hookline.page import judging, queries, viewed
 from hookline.page.shrink import axis, marked, onto
 from hookline.page.viewed import Health, ViewedRun
 from hookline.runs import columns as columns_module
@@ -304,7 +303,7 @@ def test_closing_waits_for_no_long_answer_and_logs_nothing(tmp_path, monkeypatch
         time.sleep(0.1)
         return frames(self, after, min(limit, 1), *more, **options)
 
-    monkeypatch.setattr(ViewedRun, "health", lambda run, seconds=0.0: Health(-1, {}))  # it would read all
+    monkeypatch.setattr(ViewedRun, "health", lambda run, seconds=0.0: Health(-1, []))  # it would read all
     server = hookline.serve(tmp_path)
     client = Client(server.url)
     client.get("/api/run?run=a")
@@ -336,9 +335,9 @@ def test_health_is_not_told_before_it_is_known(tmp_path, monkeypatch):
 
     def slowly(*args):
         go.wait(30)
-        return findings_of(*args)
+        return judging.judge(*args)
 
-    monkeypatch.setattr(viewed, "findings_of", slowly)
+    monkeypatch.setattr(viewed, "judge", slowly)
     with hookline.serve(tmp_path) as server:
         client = Client(server.url)
         about = client.get("/api/run?run=a")[1]
@@ -346,14 +345,15 @@ def test_health_is_not_told_before_it_is_known(tmp_path, monkeypatch):
         go.set()
         while (about := client.get("/api/run?run=a")[1])["health"] is None:
             time.sleep(0.02)
-    assert about["health"]["fc"][0][0] == "nan" and (about["looked"], about["until"]) == (about["revision"], 3)
+    assert about["health"]["fc"][0][0] == "nan_origin"
+    assert (about["looked"], about["until"]) == (about["revision"], 3)
 
 
 def test_health_that_can_not_be_found_out_is_told_and_not_called_healthy(tmp_path, monkeypatch):
     def fails(*args):
         raise ValueError("no numbers")
 
-    monkeypatch.setattr(viewed, "findings_of", fails)
+    monkeypatch.setattr(viewed, "judge", fails)
     layers(tmp_path / "a")
     with hookline.serve(tmp_path) as server:
         client = Client(server.url)
@@ -391,7 +391,7 @@ def test_only_what_is_asked_for_is_read(tmp_path, monkeypatch):
     counted = lambda *args: (read.append(1) or frame for frame in decoded(*args))  # noqa: E731
     monkeypatch.setattr(columns_module, "_decoded", counted)
     run = ViewedRun(tmp_path / "a", "a")
-    monkeypatch.setattr(run, "health", lambda seconds=0.0: Health(-1, {}))
+    monkeypatch.setattr(run, "health", lambda seconds=0.0: Health(-1, []))
     about = queries.describe(run, 5.0)
     assert about["steps"] == list(range(0, 120, 2)) and len(about["series"]) == 40 and about["progress"] == 1
     assert len(read) <= 20 + 2 * 3, "a frame for each stretch of steps, and two for each group"

@@ -6,8 +6,15 @@ from tests.support.paths import SOURCE
 
 LATE = {
     "hookline": "the command line answers --help without loading anything",
+    "hookline.launching.attaching": "numpy, which a script may prepare for, is loaded when it trains",
+    "hookline.launching.crash": "nothing is loaded before a script that it does not load itself",
+    "hookline.launching.judging": "nothing is loaded before a script that it does not load itself",
+    "hookline.launching.telling": "nothing is loaded before a script that it does not load itself",
+    "hookline.page.serve": "a server is loaded by who wants the page",
     "hookline.plots.overview": "matplotlib is optional",
+    "hookline.probing.making": "torch is loaded by who probes a model of it",
     "hookline.runfiles.store": "SQLite is loaded by who stores",
+    "hookline.runs.diagnosing": "SQLite is loaded by who reads a run: the baseline of a watch",
 }
 """What may be imported inside of a function, and why."""
 

@@ -14,11 +14,12 @@ from tests.support.paths import ROOT, SOURCE
 
 BASE = {
     *{"alone", "audit", "background", "bins", "branches", "choosing", "errors", "globs", "guard", "leaving"},
-    *{"histograms", "optional", "reporting", "rows", "schedule", "site", "tables", "trees", "version"},
+    *{"histograms", "optional", "reporting", "rows", "schedule", "site", "tables", "trees", "version", "wiring"},
 }
 MAY_USE = {
     **{name: set() for name in BASE},
     "background": {"errors", "leaving", "rows"},
+    "leaving": {"reporting"},
     "choosing": {"errors", "rows"},
     "optional": {"errors"},
     "schedule": {"errors"},
@@ -27,6 +28,7 @@ MAY_USE = {
     "rows": {"audit", "histograms"},
     "tables": {"optional", "rows"},
     "trees": {"branches"},
+    "wiring": {"errors"},
     "backends": BASE,
     "lines": BASE | {"backends"},
     "hooks": BASE | {"backends"},
@@ -35,10 +37,13 @@ MAY_USE = {
     "runs": BASE | {"diagnosis", "plots", "recording", "runfiles"},
     "sinks": BASE | {"runfiles"},
     "plots": BASE,
-    "watching": BASE | {"backends", "diagnosis", "hooks", "lines", "plots", "recording", "runfiles", "sinks"},
+    "watching": BASE
+    | {"backends", "diagnosis", "hooks", "lines", "plots", "recording", "runfiles", "runs", "sinks"},
     "diagnosis": BASE,
     "page": BASE | {"diagnosis", "runs"},
+    "probing": BASE | {"backends", "diagnosis", "hooks", "summaries"},
     "summaries": BASE | {"backends", "hooks"},
+    "launching": BASE | {"backends", "diagnosis", "page", "runfiles", "runs", "watching"},
     "fastai": BASE | {"backends", "hooks", "plots"},
     "integrations": BASE | {"fastai", "hooks", "sinks", "watching"},
     "exported": BASE | {"backends", "hooks"},
@@ -48,7 +53,10 @@ MAY_USE = {
     "__main__": {"cli"},
 }
 WHERE_A_FRAMEWORK_IS_IMPORTED = {
-    "torch": ("backends/torch/", "testing/touched.py", "testing/zoo.py", "fastai/activations.py", "integrations/"),
+    "torch": (
+        *("backends/torch/", "testing/touched.py", "testing/zoo.py", "fastai/activations.py", "integrations/"),
+        "probing/",
+    ),
     "mindspore": ("backends/mindspore/",),
     "mxnet": ("backends/mxnet/",),
     "jax": ("backends/nnx/",),
@@ -211,7 +219,9 @@ def test_public_names_are_the_agreed_ones():
             *["register_load_state_dict_pre_hook", "register_load_state_dict_post_hook"],
             *["Hook", "Hooks", "hook_output", "hook_outputs", "HookCallback", "ActivationStats"],
             *["watch", "Watch", "open_run", "Run", "RunStore", "serve", "report", "health", "Finding"],
-            *["diagnose"],
+            *["Script", "Watching", "watching"],
+            *["diagnose", "rule", "found", "Training", "verdict", "Verdict", "FindingRaised", "TrainingStopped"],
+            *["probe", "Probed", "Scalar", "Wiring"],
             *["summary", "Summary", "trace", "Trace", "source"],
             *["dummy_eval", "model_sizes", "num_features_model", "has_params", "total_params", "layer_info"],
             *["module_summary"],
@@ -239,7 +249,8 @@ PLAIN = {"None", "Any", "Self", "Path", "Callable", "Iterator"}
 ELSEWHERE = {
     "Row": "a dict",
     "Columns": "a dict of arrays",
-    "Finding": "what `health` tells",
+    "Fn": "the function that was given",
+    "Seen": "a series with its numbers, for rules",
     "Node": "a line of a trace, for other people's drawings",
     "PrettyString": "a str",
     "Server": "to be closed, and nothing else",

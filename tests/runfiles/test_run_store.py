@@ -92,7 +92,7 @@ def test_a_watched_training_run_is_stored_and_read(tmp_path):
         )
         assert meta["sites"] == [["", "Sequential"], ["0", "Linear"], ["1", "ReLU"]]
         frame = run.to_pandas()
-        assert len(frame) == len(w.rows())
+        assert len(frame) == len(w.rows()) + len(w.rows(kind="scalar"))
         run.export(tmp_path / "a.csv")
     assert (tmp_path / "a.csv").read_text().startswith("site,kind")
 

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 import torch.optim.optimizer as optimizers
 from torch.autograd.variable import Variable
+from torch.nn.utils import clip_grad
 from torch.utils.hooks import RemovableHandle
 
 from hookline.backends.changing import changing
@@ -34,6 +35,13 @@ def state() -> dict[str, Any]:
     return {
         "engine": type(Variable._execution_engine),
         "registration": RemovableHandle.__init__,
+        "backward": (torch.autograd.backward, torch.autograd.grad),
+        "clipping": (
+            clip_grad._clip_grads_with_norm_,
+            clip_grad.clip_grad_value_,
+            torch.nn.utils.clip_grad_value_,
+        ),
+        "scaler": (torch.amp.GradScaler.scale, torch.amp.GradScaler.step),
         "gradients": torch.is_grad_enabled(),
         "inference": torch.is_inference_mode_enabled(),
         "dispatch modes": torch._C._len_torch_dispatch_stack(),

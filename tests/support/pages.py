@@ -38,6 +38,12 @@ def layers(folder, names=("a.fc", "a.act", "b.fc"), steps=12, **meta):
     return store(folder, rows, sites, **meta)
 
 
+def scalar(name, step, value):
+    """A row of a number of the training."""
+    numbers = {"count": 1, "mean": value, "min": value, "max": value}
+    return {"site": name, "kind": "scalar", "step": step, "call": 0, "rank": 0, "mode": "train", **numbers}
+
+
 class Client:
     """Speaks HTTP to a server, with its cookie unless told otherwise."""
 

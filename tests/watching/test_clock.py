@@ -101,3 +101,26 @@ def test_what_was_under_way_can_be_forgotten():
     clock.begin_forward()
     clock.forget_forward()
     assert not clock.depths
+
+
+@given(st.lists(st.sampled_from("cab"), max_size=40))
+def test_an_optimizer_that_steps_on_and_on_without_the_model_makes_steps(events):
+    """Of calls (c) and steps of two optimizers (a, b): the third in a row is one, and each after it."""
+    clock = StepClock()
+    clock.optimizer_steps()
+    expected = repeated = 0
+    before, is_due = "", False
+    for event in events:
+        if event == "c":
+            expected += is_due
+            is_due = False
+            call(clock)
+        else:
+            repeated = repeated + 1 if is_due and event == before else 0
+            expected += repeated >= 2
+            if clock.optimizer_steps({ord(event)}):
+                clock.set(clock.now + 1)
+            clock.optimizer_stepped()
+            is_due = True
+        before = event
+    assert (clock.now, clock.is_due) == (expected, is_due)

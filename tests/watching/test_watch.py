@@ -527,5 +527,6 @@ def test_a_watch_and_its_run_answer_alike(model, tmp_path):
         with pytest.raises(hookline.InvalidArgument, match="'mean'"):
             w.rows(stat="meam")
         frames = w.to_pandas(), run.to_pandas()
-        assert set(frames[0]) == set(frames[1]) and len(frames[0]) == len(frames[1]) == len(w.rows())
+        with_scalars = len(w.rows()) + len(w.rows(kind="scalar"))
+        assert set(frames[0]) == set(frames[1]) and len(frames[0]) == len(frames[1]) == with_scalars
         assert len(w.plot("0*").axes) == len(run.plot("0*").axes)

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import importlib
 import sys
-import warnings
 from functools import cache
 from typing import Any
 
 from hookline.backends.capabilities import Framework, capabilities
 from hookline.backends.protocol import Backend
 from hookline.errors import InvalidArgument, UntestedVersion
+from hookline.reporting import warn
 
 
 def resolve(model: Any) -> Backend:
@@ -85,7 +85,7 @@ def _check_version(framework: Framework) -> None:
     version = getattr(sys.modules.get(framework.roots[0]), "__version__", None)
     if version is not None and not framework.covers(str(version)):
         low, high = framework.tested
-        warnings.warn(
+        warn(
             f"{framework.package} {version} is not among the versions that hookline was tested with: from {low}, "
             f"below {high}. It may work all the same; the suite in hookline.testing.conformance tells.",
             UntestedVersion,

@@ -8,7 +8,7 @@ declaration says (`capabilities`).
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -18,12 +18,14 @@ from numpy.typing import NDArray
 
 from hookline.backends import arrays
 from hookline.backends.capabilities import Framework
+from hookline.backends.gate import Gate
 from hookline.backends.nouns import Model, Module, Tensor
 from hookline.backends.operators import Operator, OpListener
-from hookline.backends.protocol import Address, Label
+from hookline.backends.protocol import Address, HeardLoss, Label, NumbersListener
 from hookline.backends.undoing import Undoing
 from hookline.backends.weights import PlainWeight
 from hookline.errors import InvalidArgument, RunError
+from hookline.wiring import Place
 
 _versions = itertools.count()
 
@@ -39,6 +41,9 @@ class Immediate:
 
     def lasting(self, module: Module) -> Any:
         return module
+
+    def is_compiled(self) -> bool:
+        return False
 
     def settled(self) -> None:
         return None
@@ -117,7 +122,12 @@ class Defaults(Immediate):
         raise self.framework.unsupported("accumulated")
 
     def hear_steps(
-        self, undoing: Undoing, model: Model, before: Callable[..., None], after: Callable[[set[int]], None]
+        self,
+        undoing: Undoing,
+        model: Model,
+        before: Callable[..., None],
+        after: Callable[[set[int]], None],
+        gate: Gate | None = None,
     ) -> None:
         """No optimizer is heard: without steps told by hand, each call of the model is a step."""
 
@@ -224,6 +234,45 @@ class Defaults(Immediate):
 
     def rank(self) -> int:
         return 0
+
+    def wiring_source(self, model: Model) -> None:
+        return None
+
+    def repeatable(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return None
+
+    def find_origin(self, model: Model, call: Any) -> Place | None:
+        return None
+
+    def hear_losses(
+        self, undoing: Undoing, model: Model, told: Callable[[HeardLoss], None], wanted: Callable[[], bool]
+    ) -> None:
+        """Nobody tells of losses."""
+
+    def hear_numbers(self, undoing: Undoing, model: Model, listener: NumbersListener) -> None:
+        """Nobody tells of numbers: what a user logs is there."""
+
+    def hear_moments(
+        self,
+        undoing: Undoing,
+        model: Model,
+        told: Callable[[Mapping[int, Mapping[str, Any]]], None],
+        wanted: Callable[[], bool],
+    ) -> None:
+        """Nobody tells of what optimizers keep."""
+
+    def fingerprint(self, tree: Any) -> Any:
+        return None
+
+    def scale(self, tree: Any) -> Any:
+        return None
+
+    def as_number(self, value: Any) -> Any:
+        """A float: frameworks that compute later are waited for."""
+        return float(self.host(value))
+
+    def read_numbers(self, values: list[Any]) -> list[float]:
+        return [float(value) for value in values]
 
     # The audit
 

@@ -13,6 +13,10 @@ from typing import Any, Protocol
 
 from hookline.backends.capabilities import Framework
 from hookline.backends.facts import ModuleFact, RunFacts
+from hookline.backends.gate import Gate
+from hookline.backends.hearing import HeardLoss as HeardLoss
+from hookline.backends.hearing import Hearing as Hearing
+from hookline.backends.hearing import NumbersListener as NumbersListener
 from hookline.backends.nouns import Address as Address
 from hookline.backends.nouns import GradSink as GradSink
 from hookline.backends.nouns import JointSink as JointSink
@@ -22,6 +26,8 @@ from hookline.backends.nouns import Module as Module
 from hookline.backends.nouns import Tensor as Tensor
 from hookline.backends.nouns import Tree as Tree
 from hookline.backends.operators import Operator, OpListener
+from hookline.backends.passing import Joining as Joining
+from hookline.backends.passing import Listening as Listening
 from hookline.backends.tap import COUNTING as COUNTING
 from hookline.backends.tap import FunctionTap as FunctionTap
 from hookline.backends.tap import Inert as Inert
@@ -34,34 +40,7 @@ from hookline.backends.tap import Tap as Tap
 from hookline.backends.tap import Undo as Undo
 from hookline.backends.undoing import Undoing
 from hookline.backends.weights import HeldWeight as HeldWeight
-
-
-class Listening(Protocol):
-    """One call's way through a module with its gradients heard and nothing changed.
-
-    `remark` says in the audit what looking may have changed; `on_doubt` is told what a backward finds to remark.
-    """
-
-    remark: str | None
-    on_doubt: Callable[[str], None] | None
-
-    def enter(self, args: Tree, kwargs: Tree) -> tuple[Tree, Tree]:
-        """The arguments to go on with."""
-
-    def leave(self, output: Tree, call: int, references: int) -> Tree:
-        """The output to go on with; see `GradientTaps.heard`."""
-
-
-class Joining(Protocol):
-    """One call's way through a module whose input gradients may be replaced; `live` inputs have one."""
-
-    live: int
-
-    def enter(self, args: Tree, kwargs: Tree) -> tuple[Tree, Tree]:
-        """The arguments to go on with."""
-
-    def leave(self, output: Tree, call: int, references: int) -> Tree:
-        """The output to go on with; see `GradientTaps.heard`."""
+from hookline.backends.wired import Wires
 
 
 class Trees(Protocol):
@@ -244,6 +223,9 @@ class Compiling(Protocol):
     def lasting(self, module: Module) -> Module:
         """The module to hand to a hook that runs when the call of `module` is over."""
 
+    def is_compiled(self) -> bool:
+        """Whether code may run that was made for the taps there were: with others it would be made again."""
+
     def settled(self) -> None:
         """Waits until every tap has seen what has passed it so far; raises what a hook raised meanwhile."""
 
@@ -271,12 +253,18 @@ class Training(Protocol):
     """Optimizer steps, modes, parameters and their gradients."""
 
     def hear_steps(
-        self, undoing: Undoing, model: Model, before: Callable[..., None], after: Callable[[set[int]], None]
+        self,
+        undoing: Undoing,
+        model: Model,
+        before: Callable[..., None],
+        after: Callable[[set[int]], None],
+        gate: Gate | None = None,
     ) -> None:
         """Has `before` and `after` called around each step of an optimizer of this model.
 
         They get the ids of the parameters that the optimizer holds; `before` also the gradients by these ids,
-        where a framework keeps them outside of the parameters.
+        where a framework keeps them outside of the parameters. A `gate` that is closed for an optimizer is
+        all that is told of its step; a backend may leave it open.
         """
 
     def needs_gradient(self, tree: Tree) -> bool:
@@ -392,6 +380,8 @@ class Backend(
     Compiling,
     Recomputation,
     Training,
+    Wires,
+    Hearing,
     Auditing,
     Describing,
     TensorBackend,

@@ -1,4 +1,4 @@
-"""hookline demo: a small network learns digits, and everything hookline does is shown on it."""
+"""hookline demo: a small network learns digits, once well and once not, and what hookline does is shown on it."""
 
 from __future__ import annotations
 
@@ -12,33 +12,44 @@ import hookline
 
 ENDED_BY_CTRL_C = 130
 """What shells say of a program that Ctrl-C ended."""
+HEALTHY, BROKEN = "healthy", "broken"
+"""The names of the two runs."""
+STEPS = 30
+"""Of an epoch."""
 
 
 @click.command("demo")
-@click.option("--epochs", default=6, show_default=True, type=click.IntRange(1), help="30 steps each.")
+@click.option("--epochs", default=4, show_default=True, type=click.IntRange(1), help=f"{STEPS} steps each.")
 @click.option(
-    "--to", "folder", type=click.Path(path_type=Path), help="Where the run is kept; runs/demo by default."
+    "--to", "folder", type=click.Path(path_type=Path), help="Where the runs are kept; runs/demo by default."
 )
 @click.option("--page/--no-page", default=None, help="Serve the page at the end; by default in a terminal only.")
 @click.option("--port", default=0, type=click.IntRange(0, 65535), help="Of the page; 0 takes a free one.")
-def command(epochs: int, folder: Path | None, page: bool | None, port: int) -> None:
+@click.option(
+    "--browser/--no-browser", default=True, help="Open the page in a browser, or print its address only."
+)
+def command(epochs: int, folder: Path | None, page: bool | None, port: int, browser: bool) -> None:
     """Train a small network on scikit-learn's digits, watch it, and show what was seen.
 
-    The run is stored, a report is written beside it, and the page is served until Ctrl-C.
+    It is trained twice: well, and broken on purpose. Both runs are stored, each with a report, and the page is
+    served until Ctrl-C; it opens on what is wrong.
     """
     folder = _unused(Path("runs") / "demo") if folder is None else folder
     try:
-        _shown(folder, epochs)
+        _learned(folder / HEALTHY, epochs)
+        _broken(folder / BROKEN, epochs)
     except KeyboardInterrupt:
         click.echo(f"\ninterrupted; what was seen until then is in {folder}", err=True)
         sys.exit(ENDED_BY_CTRL_C)
-    report = hookline.report(folder, folder / "report.html")
-    click.echo(f"\nThe run is kept in {folder}, with a report, {report}.")
+    for name in (HEALTHY, BROKEN):
+        hookline.report(folder / name, folder / name / "report.html")
+    report = folder / BROKEN / "report.html"
+    click.echo(f"\nThe runs are kept in {folder}, each with a report: {report}.")
     if sys.stdout.isatty() if page is None else page:
-        _served(folder, port)
+        _served(folder, port, browser)
 
 
-def _shown(folder: Path, epochs: int) -> None:
+def _learned(folder: Path, epochs: int) -> None:
     digits = hookline.examples.Digits()
     model = digits.model
     _heading("What it is", "hookline.summary(model, (1, 1, 8, 8))")
@@ -69,6 +80,20 @@ def _shown(folder: Path, epochs: int) -> None:
     click.echo(f"without relu3 {without:.1%} are right; put back, {digits.accuracy():.1%}")
 
 
+def _broken(folder: Path, epochs: int) -> None:
+    """The same training with a slip in it, and what is found of both."""
+    digits = hookline.examples.Digits()
+    slip = STEPS * epochs // 3
+    _heading("What is wrong", f"hookline.open_run({str(folder)!r}).diagnose()")
+    click.echo(f"The same training once more, with a learning rate that slips to 1.0 at step {slip}.")
+    with hookline.watch(digits.model, to=folder):
+        digits.fit(epochs, slip=slip)
+    for path in (folder.parent / HEALTHY, folder):
+        with hookline.open_run(path) as run:
+            found = run.diagnose()
+        click.echo(f"{path.name}: {found[0] if found else 'nothing is wrong'}")
+
+
 def show_layers(run: hookline.Run) -> None:
     """A table of the layers, first step to last, with what is wrong with them."""
     from rich.console import Console
@@ -83,14 +108,14 @@ def show_layers(run: hookline.Run) -> None:
         mine = [row for row in rows if row["site"] == name]
         outputs = [row for row in mine if row["kind"] == "output" and row["mode"] == "train"]
         grads = [row for row in mine if row["kind"] == "grad_output"]
-        found = findings.get(name)
+        found = findings.get(name, [])
         table.add_row(
             name or "(model)",
             kind,
             _course(outputs),
             _course(grads),
             f"{outputs[-1]['zeros'] / outputs[-1]['count']:.0%}" if outputs else "",
-            "not seen" if found is None else ", ".join(finding.rule for finding in found) or "fine",
+            ", ".join(finding.rule for finding in found) or ("fine" if mine else "not seen"),
             style="red" if found else "",
         )
     Console().print(table)
@@ -104,10 +129,12 @@ def _heading(title: str, code: str) -> None:
     click.echo(f"\n{click.style(title, bold=True)}: {code}\n")
 
 
-def _served(folder: Path, port: int) -> None:
+def _served(folder: Path, port: int, browser: bool) -> None:
     try:
         with hookline.serve(folder, port=port, lasting=True) as page:
-            click.echo(f"The page is at {page.url}\nCtrl-C ends it.")
+            click.echo(f"The page, open on what is wrong, is at {page.address(BROKEN)}\nCtrl-C ends it.")
+            if browser:
+                page.open(BROKEN)
             page.wait()
     except hookline.MissingExtra as error:
         click.echo(f"There is no page: {error}", err=True)

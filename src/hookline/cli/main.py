@@ -39,9 +39,13 @@ def hookline() -> None:
 
 
 def main() -> None:
-    """Runs the command line; what is no mistake of hookline's is told without a traceback."""
+    """Runs the command line; what is no mistake of hookline's is told without a traceback.
+
+    What a command returns is called outside of that: a script of the user's, whose errors are its own.
+    """
+    script = None
     try:
-        hookline(standalone_mode=False)
+        script = hookline(standalone_mode=False)
         sys.stdout and sys.stdout.flush()
     except click.exceptions.Exit as ended:
         sys.exit(ended.exit_code)
@@ -60,6 +64,9 @@ def main() -> None:
         _nobody_listens()
         click.echo(f"Error: {error}", err=True)
         sys.exit(1)
+
+    if callable(script):
+        script()
 
 
 def _nobody_listens() -> None:

@@ -1,69 +1,78 @@
-"""Diagnose: the rules applied to every series that there is, and what they found by module."""
+"""Diagnose: the rules applied to a training, and what they found: causes first."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
+from hookline.diagnosis.causes import causes_first
 from hookline.diagnosis.finding import SEVERITIES, Finding
-from hookline.diagnosis.rules import ORDER, RULES, Series, recent, rms, vanishing
+from hookline.diagnosis.ignoring import ignoring
+from hookline.diagnosis.registry import Rule, chosen
+from hookline.diagnosis.training import Training
+from hookline.reporting import warn
 
 
-def owners(modules: Iterable[str], sites: Iterable[str]) -> dict[str, str]:
-    """The module that each site belongs to: itself, or for a parameter the nearest one above.
+def findings_in(
+    training: Training,
+    *,
+    baseline: Training | None = None,
+    rules: Iterable[str] | str | None = None,
+    ignore: Iterable[str] | str = (),
+    broken: set[str] | None = None,
+) -> list[Finding]:
+    """What is wrong with a training, the worst first; what follows from another finding is under that one.
 
-    >>> owners(["", "fc"], ["fc", "fc.weight", "scale"])
-    {'fc': 'fc', 'fc.weight': 'fc', 'scale': ''}
+    They are ordered by severity, confidence, step and the order of execution. `rules` are the names of those that
+    are asked, all where it is None; `ignore` leaves some out ("still", "still:head.*"). `broken` has the names of
+    rules that raised before.
     """
-    known = set(modules)
-    found = {}
-    for site in sites:
-        name = site
-        while name not in known and name:
-            name = name.rpartition(".")[0]
-        found[site] = name
+    asked, is_ignored = chosen(rules), ignoring(ignore, training)
+    training.baseline = baseline
+    every = [one for one in ask(asked, training, broken) if not is_ignored(one)]
+    return in_order(causes_first(every, training), training)
+
+
+def findings_of(training: Training) -> dict[str, list[Finding]]:
+    """The findings of each module, the worst first, consequences among them; an empty list is a healthy module."""
+    return by_module(findings_in(training), training)
+
+
+def by_module(findings: Iterable[Finding], training: Training) -> dict[str, list[Finding]]:
+    """Findings by the module that they are about, also where they follow from others. Notes are left out: they are
+    no illness."""
+    found: dict[str, list[Finding]] = {name: [] for name in training.modules}
+    for one in in_order([below for finding in findings for below in finding.all], training):
+        if one.severity != "note":
+            found.setdefault(training.owner(one.site), []).append(one)
     return found
 
 
-def findings_of(
-    series: Sequence[Series], columns: Callable[[int], Any], owner: dict[str, str]
-) -> dict[str, list[Finding]]:
-    """The findings of each module that has rows, the worst first; an empty list is a healthy module.
+def ask(rules: Iterable[Rule], training: Training, broken: set[str] | None = None) -> list[Finding]:
+    """What these rules find, of each rule one finding for each site. A rule that raises is told and left out.
 
-    `columns` gives the steps and the arrays of a series by its number.
+    `broken` has the names of rules that raised before; they are not asked again.
     """
-    found: dict[str, list[Finding]] = {}
-    gradients: dict[str, dict[str, tuple[float, int]]] = {}
-    trained = {one.site for one in series if one.mode == "train"}
-    for number, one in enumerate(series):
-        module = owner[one.site]
-        mine = found.setdefault(module, [])
-        steps, stats = columns(number)
-        if not len(steps):
+    broken = set() if broken is None else broken
+    found: dict[tuple[str, str], Finding] = {}
+    for rule in rules:
+        if rule.name in broken:
             continue
-        validates = one.mode != "train" and one.site in trained  # alone it is no training
-        for test, kinds, only_training in RULES:
-            if (kinds is None or one.kind in kinds) and not (validates and only_training):
-                finding = test(one, steps, stats)
-                mine += [] if finding is None else [finding]
-        if one.kind in ("grad_output", "param_grad") and not validates:
-            sizes, size = gradients.setdefault(one.kind, {}), recent(rms(stats))
-            # The largest of a module's: a bias in front of a norm has no gradient in the best of models.
-            if size > sizes.get(module, (-1.0, 0))[0]:
-                sizes[module] = size, int(steps[-1])
-    for kind, sizes in gradients.items():
-        for module, finding in vanishing(kind, sizes):
-            found[module].append(finding)
-    return {module: _worst_first(some) for module, some in found.items()}
+        try:
+            for one in rule.findings(training):
+                before = found.setdefault((one.rule, one.site), one)
+                if _weight(one) < _weight(before):
+                    found[one.rule, one.site] = one
+        except Exception as error:  # the other rules go on, and so does the training
+            broken.add(rule.name)
+            text = f"rule {rule.name!r} raised {type(error).__name__}: {error}; its findings are missing"
+            warn(text, stacklevel=2)
+    return list(found.values())
 
 
-def in_order(found: Mapping[str, Sequence[Finding]]) -> list[Finding]:
-    """The findings of all modules in one list: the most severe first, of these the one that was seen first."""
-    every = [finding for findings in found.values() for finding in findings]
-    return sorted(every, key=lambda one: (SEVERITIES.index(one.severity), one.step))
+def in_order(findings: Sequence[Finding], training: Training) -> list[Finding]:
+    """Findings by severity, confidence, step and the order of execution."""
+    return sorted(findings, key=lambda one: (*_weight(one), training.place(one.site)))
 
 
-def _worst_first(findings: list[Finding]) -> list[Finding]:
-    """One finding of each rule."""
-    kept = {finding.rule: finding for finding in reversed(findings)}
-    return sorted(kept.values(), key=lambda finding: ORDER.index(finding.rule))
+def _weight(finding: Finding) -> tuple[int, float, int]:
+    return SEVERITIES.index(finding.severity), -round(finding.confidence, 1), finding.step

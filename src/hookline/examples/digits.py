@@ -8,6 +8,9 @@ from hookline.optional import need
 
 TRAIN = 1500
 BATCH = 50
+RATE = 3e-3
+SLIPPED = 1.0
+"""The learning rate, and one that is far too large: somebody's schedule gave a factor instead of a rate."""
 
 
 class Digits:
@@ -34,16 +37,20 @@ class Digits:
         """How many images the network is not trained on."""
         return len(self.labels) - TRAIN
 
-    def fit(self, epochs: int) -> None:
-        """Trains on the first 1500 images: 30 steps an epoch."""
+    def fit(self, epochs: int, slip: int | None = None) -> None:
+        """Trains on the first 1500 images: 30 steps an epoch. From step `slip` on it is broken on purpose."""
         torch = self._torch
-        optimizer = torch.optim.Adam(self.model.parameters(), lr=3e-3)
+        self.optimizer = optimizer = torch.optim.Adam(self.model.parameters(), lr=RATE)
         self.model.train()
+        step = 0
         for _ in range(epochs):
             for batch in torch.randperm(TRAIN, generator=self._random).split(BATCH):
+                if step == slip:
+                    optimizer.param_groups[0]["lr"] = SLIPPED
                 optimizer.zero_grad()
                 self.loss(batch).backward()
                 optimizer.step()
+                step += 1
         self.model.eval()
 
     def loss(self, some: Any) -> Any:

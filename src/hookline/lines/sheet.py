@@ -19,6 +19,8 @@ from hookline.lines.stats import Extra
 from hookline.rows import HEADER
 
 Words = NDArray[np.int64]
+NAN, INF = HEADER - 2, HEADER - 1
+"""Where a line has how many values are NaN, and Inf (`rows.HEAD`)."""
 
 
 class Sheet:
@@ -63,6 +65,10 @@ class Sheet:
         if reduced.words is not None:
             self._elsewhere[line] = reduced
         return line
+
+    def nonfinite(self) -> tuple[bool, set[int]]:
+        """Whether there is NaN anywhere, and the lines with Inf; of what was reduced straight into the sheet."""
+        return bool(self._words[:, NAN].any()), set(np.flatnonzero(self._words[:, INF]).tolist())
 
     def nbytes(self, lines: int) -> int:
         """How much memory so many lines take."""

@@ -16,6 +16,7 @@ from starlette.routing import Route
 
 from hookline.errors import HooklineError, InvalidArgument
 from hookline.page import queries
+from hookline.page.verdicts import Verdicts
 from hookline.page.viewed import ViewedRun
 from hookline.runs.folder import RunFolder
 
@@ -37,6 +38,7 @@ class Pages:
 
     def __init__(self, shelf: RunFolder[ViewedRun]) -> None:
         self.shelf = shelf
+        self.verdicts = Verdicts(shelf)
         self.closing = False
         self._streams = 0
 
@@ -55,7 +57,8 @@ class Pages:
         )
 
     async def _runs(self, request: Request) -> Response:
-        return JSONResponse(await run_in_threadpool(self._list))
+        brief = "brief" in request.query_params  # who wants names only has nobody look at all runs
+        return JSONResponse(await run_in_threadpool(self._list, not brief))
 
     async def _run(self, request: Request) -> Response:
         def answer() -> dict[str, Any]:
@@ -110,9 +113,11 @@ class Pages:
         finally:
             self._streams -= 1
 
-    def _list(self) -> dict[str, Any]:
-        """The runs, and the folder where it is waited for."""
-        return {"runs": self.shelf.overview(), "waiting": None if self.shelf.is_there else str(self.shelf.folder)}
+    def _list(self, judged: bool = True) -> dict[str, Any]:
+        """The runs with their verdicts, and the folder where it is waited for."""
+        runs = self.shelf.overview()
+        runs = self.verdicts.added(runs) if judged else runs
+        return {"runs": runs, "waiting": None if self.shelf.is_there else str(self.shelf.folder)}
 
     def _news(self, runs: list[ViewedRun]) -> Any:
         if not runs:

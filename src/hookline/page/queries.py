@@ -9,9 +9,11 @@ import numpy as np
 
 from hookline import bins
 from hookline.errors import InvalidArgument
+from hookline.page.judging import as_json, plain
 from hookline.page.shrink import axis, marked, onto
 from hookline.page.viewed import Health, ViewedRun
 from hookline.runs.columns import STATS
+from hookline.wiring import Optimizer
 
 MOST_SERIES = 1000
 MOST_POINTS = 2000
@@ -28,6 +30,10 @@ SHARE_LOW = 1e-4
 """The share of values at which colour begins; the scale from there to 1 is logarithmic."""
 
 
+LONG = ("sites", "wiring", "audit")
+"""Facts that are told in another form, or are nothing that the page shows."""
+
+
 def describe(run: ViewedRun, seconds: float = float("inf")) -> dict[str, Any]:
     """Everything about a run but its numbers: facts, modules with their health, series, steps.
 
@@ -39,7 +45,8 @@ def describe(run: ViewedRun, seconds: float = float("inf")) -> dict[str, Any]:
     health = run.health(PATIENCE if run.revision < SOON else 0.0)
     return {
         "name": run.name,
-        "meta": {name: value for name, value in run.meta.items() if name != "sites"},
+        "meta": {name: plain(value) for name, value in run.meta.items() if name not in LONG},
+        "wired": _wired(run),
         "state": run.state(),
         "modules": [list(module) for module in run.modules()],
         "series": [list(series) for series in run.series],
@@ -51,12 +58,34 @@ def describe(run: ViewedRun, seconds: float = float("inf")) -> dict[str, Any]:
     }
 
 
+def _wired(run: ViewedRun) -> list[str]:
+    """The optimizers of the run, in words; empty where it does not tell."""
+    found = run.wiring()
+    return [] if found is None else [_optimizer(one) for one in found.optimizers]
+
+
+def _optimizer(one: Optimizer) -> str:
+    rates = [f"{group['lr']:g}" for group in one.groups if "lr" in group]
+    shown = ", ".join(dict.fromkeys(rates[:4])) + (", …" if len(rates) > 4 else "")
+    groups = f", {len(one.groups)} groups" if len(one.groups) > 1 else ""
+    return f"{one.type}{f' (lr {shown}{groups})' if rates else groups}"
+
+
 def health_as_json(health: Health) -> dict[str, Any]:
-    """Health as JSON: {"health", "looked", "until", "no_health"}; `health` is None where it is not known (yet)."""
+    """Health as JSON; `health`, `findings` and `verdict` are None where it is not known (yet).
+
+    `health` has of each module [rule, why, step, severity] of what was found; `findings` has the causes with
+    their consequences.
+    """
     known = health.revision >= 0 and health.error is None
-    findings = {site: [[one.rule, one.why, one.step] for one in found] for site, found in health.findings.items()}
+    modules = {
+        site: [[one.rule, one.why, one.step, one.severity] for one in found]
+        for site, found in health.modules.items()
+    }
     return {
-        "health": findings if known else None,
+        "health": modules if known else None,
+        "findings": as_json(health.findings) if known else None,
+        "verdict": health.verdict if known else None,
         "looked": health.revision,
         "until": health.until,
         "no_health": health.error,
@@ -76,11 +105,15 @@ def curves(run: ViewedRun, ask: dict[str, Any], most: int = MOST_SERIES) -> dict
     )
     x, starts = axis(every, points)
     values, bad = [], []
-    for one, there in zip(found, within, strict=True):
+    for number, one, there in zip(numbers, found, within, strict=True):
         steps = one.steps[there]
         got = one.stats.get(stat)
-        values.append(floats(onto(x, starts, steps, np.full(len(steps), np.nan) if got is None else got[there])))
-        bad.append(marked(x, starts, steps[(one.stats["nan"][there] > 0) | (one.stats["inf"][there] > 0)]))
+        here = np.full(len(steps), np.nan) if got is None else got[there]
+        values.append(floats(onto(x, starts, steps, here)))
+        wrong = (one.stats["nan"][there] > 0) | (one.stats["inf"][there] > 0)
+        if run.series[number].kind == "scalar":
+            wrong |= ~np.isfinite(here)
+        bad.append(marked(x, starts, steps[wrong]))
     return {"x": x.tolist(), "spans": starts is not None, "values": values, "bad": bad}
 
 

@@ -19,7 +19,10 @@ from hookline.runs.run import Run
 
 MOST_NUMBERS = 1_200_000
 """About so many numbers are in the curves of a report: four megabytes."""
+SCALAR_POINTS = 1000
 MOST_ROWS = 10_000
+MOST_ONSETS = 20
+"""Of so many findings the step at which they begin can be chosen, also where not all steps can."""
 MOST_PIXELS = 8_000_000
 
 Progress = Callable[[float], None]
@@ -70,25 +73,27 @@ def _everything(run: ViewedRun, tell: Progress) -> dict[str, Any]:
     for number, series in enumerate(run.series):
         if series.rank == rank:
             bundles.setdefault((series.kind, series.mode), []).append(number)
-    count = max(sum(len(numbers) for numbers in bundles.values()), 1)
+    numbers = sorted(number for (kind, _), some in bundles.items() if kind != "scalar" for number in some)
+    count = max(len(numbers), 1)
     points = max(60, min(600, MOST_NUMBERS // (count * len(about["stats"]))))
     columns = max(40, min(200, MOST_PIXELS // (count * 60)))
     every = about["steps"]
     shown = np.unique(np.linspace(0, len(every) - 1, max(6, min(60, MOST_ROWS // count))).astype(int))
-    steps = [every[place] for place in shown.tolist()] if every else []
+    onsets = {one["step"] for one in about["findings"][:MOST_ONSETS]} & set(every)
+    steps = sorted({*(every[place] for place in shown.tolist()), *onsets}) if every else []
     curves, heat, at = [], {}, {}
-    for done, numbers in enumerate(bundles.values()):
-        answers = {stat: _curves(run, numbers, stat, points) for stat in about["stats"]}
+    for done, ((kind, _), some) in enumerate(bundles.items()):
+        stats, wide = (["mean"], SCALAR_POINTS) if kind == "scalar" else (about["stats"], points)
+        answers = {stat: _curves(run, some, stat, wide) for stat in stats}
         x = next(iter(answers.values()), {})
         curves.append(
             {
-                "series": numbers,
+                "series": some,
                 **{name: x.get(name) for name in ("x", "spans", "bad")},
                 "stats": {stat: answer["values"] for stat, answer in answers.items()},
             }
         )
         tell(0.4 + 0.2 * (done + 1) / len(bundles))
-    numbers = sorted(number for some in bundles.values() for number in some)
     for done, number in enumerate(numbers):  # as they are stored: each block of histograms is read once
         heat[number] = queries.heat(run, {"series": [number], "columns": columns})["images"][0]
         tell(0.6 + 0.2 * (done + 1) / len(numbers))

@@ -8,6 +8,7 @@ import socket
 import threading
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from hookline.errors import HooklineError, MissingExtra
 from hookline.page import keeping
@@ -107,9 +108,16 @@ class Server:
         )
         self._thread.start()
 
-    def open(self) -> bool:
-        """Opens the page in a browser, whose command line does not show the token; whether there is a browser."""
-        self._door = door = Door(self.url)
+    def address(self, run: str) -> str:
+        """The address that leads to one run at once, with the token."""
+        return f"{self.url}&run={quote(run, safe='')}"
+
+    def open(self, run: str | None = None) -> bool:
+        """Opens the page in a browser, at one run or the list of all; whether there is a browser.
+
+        Its command line does not show the token.
+        """
+        self._door = door = Door(self.url if run is None else self.address(run))
         self._guard.entered = door.remove
         return door.open()
 
@@ -127,6 +135,7 @@ class Server:
         self._server.should_exit = True
         self._shelf.stop()
         self._thread.join()
+        self._pages.verdicts.stop()
         self._shelf.close()
         if self._door is not None:
             self._door.remove()

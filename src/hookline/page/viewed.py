@@ -6,12 +6,15 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from hookline.diagnosis.diagnose import findings_of, owners
 from hookline.diagnosis.finding import Finding
+from hookline.errors import RunError
+from hookline.page.judging import by_module, judge, told
 from hookline.runs.columns import Columns, Counted, Held
+from hookline.runs.diagnosing import as_training
 from hookline.runs.growing import OpenRun
+from hookline.wiring import Wiring
 
 A_MOMENT, WAY = 0.4, 5.0
 """While charts are asked for, the thread that finds the health waits, for the first seconds."""
@@ -22,13 +25,16 @@ REST = 3.0
 class Health(NamedTuple):
     """What was found, of which revision, until which step; before anything is looked at, `revision` is -1.
 
-    `error` says why it could not be found out.
+    `findings` has the causes first, `modules` what was found of each module that was looked at, `verdict` all of
+    it in a sentence. `error` says why it could not be found out.
     """
 
     revision: int
-    findings: dict[str, list[Finding]]
+    findings: list[Finding]
     until: int | None = None
     error: str | None = None
+    modules: dict[str, list[Finding]] = {}  # noqa: RUF012
+    verdict: dict[str, Any] = {}  # noqa: RUF012
 
 
 class ViewedRun(OpenRun):
@@ -40,7 +46,7 @@ class ViewedRun(OpenRun):
         self._looker: threading.Thread | None = None
         self._rested = self._asked = 0.0
         self._closed = False
-        self._health = Health(-1, {})
+        self._health = Health(-1, [])
 
     def columns(self, number: int) -> Columns:
         """A series, for somebody who waits for it."""
@@ -71,20 +77,31 @@ class ViewedRun(OpenRun):
             with self.lock:
                 revision, series = self.revision, list(self.series)
             if revision != self._health.revision or self._health.error:
-                names = [name for name, _ in self.modules()]
-                until = -1
+                until, read = -1, set[int]()
 
                 def columns(number: int) -> Columns:
                     nonlocal until
                     found = super(ViewedRun, self).columns(number)
                     until = max(until, int(found.steps[-1]) if len(found.steps) else -1)
+                    read.add(number)
                     if tell is not None:
-                        tell((number + 1) / len(series))
+                        tell(min(1.0, len(read) / len(series)))
                     return found
 
-                found = findings_of(series, columns, owners(names, [one.site for one in series]))
-                self._health = Health(revision, found, None if until < 0 else until)
+                training = as_training(self, columns)  # not closed: that would close the run
+                found = judge(training)
+                last = None if until < 0 else until
+                known = by_module(found, training), told(found, training, last)
+                self._health = Health(revision, found, last, None, *known)
             return self._health
+
+    def wiring(self) -> Wiring | None:
+        """How the training hangs together; None where the run does not have it, or it can't be read."""
+        noted = self.meta.get("wiring")
+        try:
+            return None if noted is None else Wiring.from_json(noted)
+        except RunError:
+            return None
 
     def _look_aside(self) -> None:
         began = time.monotonic()
@@ -98,7 +115,7 @@ class ViewedRun(OpenRun):
             self.look(give_way)
         except Exception as error:  # nobody waits for this thread: what went wrong is told on the page
             if not self._closed:
-                self._health = Health(self.revision, {}, None, f"{type(error).__name__}: {error}")
+                self._health = Health(self.revision, [], None, f"{type(error).__name__}: {error}")
         # A run that does not fit into memory is read again each time: most of the time is left to others.
         self._rested = time.monotonic() + REST * (time.monotonic() - began)
 

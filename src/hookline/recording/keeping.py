@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from hookline.backends.protocol import Backend
 from hookline.errors import InvalidArgument
 from hookline.hooks.select import Target
 from hookline.recording.recording import Recording
+from hookline.reporting import warn
 
 
 def facts_of(backend: Backend, targets: Iterable[Target]) -> dict[str, Any]:
@@ -48,7 +48,7 @@ class RecordingTarget:
             self._to.keep(recording)
         except Exception as error:  # what the model was run for must not be lost for it
             message = f"a recording could not be kept, and is in memory only: {type(error).__name__}: {error}"
-            warnings.warn(message, stacklevel=3)
+            warn(message, stacklevel=3)
 
     def close(self) -> None:
         if self._own is not None:

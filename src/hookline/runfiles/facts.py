@@ -7,9 +7,11 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from hookline.errors import RunError
 from hookline.rows import SERIES
 from hookline.runfiles.frames import LARGEST, Damaged
 from hookline.runfiles.schema import StoredRecording
+from hookline.wiring import Wiring
 
 LONGEST = 10_000
 """So long a name may be."""
@@ -40,8 +42,20 @@ def _is_audit(value: Any) -> bool:
     )
 
 
+def _is_wiring(value: Any) -> bool:
+    try:
+        Wiring.from_json(value)
+    except RunError:
+        return False
+    return True
+
+
 def _is_name(value: Any) -> bool:
     return isinstance(value, str) and len(value) <= LONGEST
+
+
+def _is_dict(value: Any) -> bool:
+    return isinstance(value, dict)
 
 
 TEXTS = ("hookline", "python", "started", "ended", "end", "error", "journal", "by", "backend")
@@ -51,7 +65,9 @@ KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "process": (_is_whole, "a whole number"),
     "dropped": (_is_whole, "a whole number"),
     "sites": (_are_modules, "a list of names and types"),
+    "config": (_is_dict, "a dict of settings"),
     "audit": (_is_audit, "a list of names, numbers and reasons"),
+    "wiring": (_is_wiring, "what Wiring.to_json gives"),
     **dict.fromkeys(TEXTS, (_is_text, "a text")),
 }
 """What is used of the facts, and what each has to be; others are handed on as they are."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
@@ -153,8 +153,8 @@ class Reader:
                     return last
         return self.last_frame()[1]
 
-    def steps(self) -> list[int]:
-        """Every step that has a row, in order.
+    def steps(self, leaving_out: Collection[int] = ()) -> list[int]:
+        """Every step that has a row, in order; rows of series that are left out don't count.
 
         Frames that were written together have the same steps, as a rule: where one has every step from its first
         to its last, others with these ends have none besides and are not read.
@@ -165,7 +165,7 @@ class Reader:
         for entry in self._entries:
             ends = entry.first, entry.last
             if ends not in gapless:
-                steps = self._steps_of(entry)
+                steps = self._steps_of(entry, leaving_out)
                 found |= steps
                 if len(steps) == entry.last - entry.first + 1:
                     gapless.add(ends)
@@ -293,7 +293,7 @@ class Reader:
 
         return self._unless_damaged(entry, made)
 
-    def _steps_of(self, entry: Entry) -> set[int]:
+    def _steps_of(self, entry: Entry, leaving_out: Collection[int]) -> set[int]:
         """The steps of a frame's rows; none where it is damaged, which is told."""
         # Without a checksum, damage shows only where a frame is unpacked to its end.
         columns_of = unpack_places if self._format.sealed else lambda stats: unpack_columns(stats)[0]
@@ -301,7 +301,8 @@ class Reader:
         def made() -> set[int]:
             columns = columns_of(self._block(entry.number, hists=False).stats)
             self._check(entry, columns)
-            return set(columns["step"].tolist())
+            kept = ~np.isin(columns["series"], list(leaving_out)) if leaving_out else slice(None)
+            return set(columns["step"][kept].tolist())
 
         return self._unless_damaged(entry, made) or set()
 

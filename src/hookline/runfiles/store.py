@@ -10,7 +10,6 @@ import os
 import platform
 import sqlite3
 import sys
-import warnings
 from contextlib import suppress
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
@@ -20,6 +19,7 @@ from typing import Any
 from hookline.background import FULL, Background
 from hookline.errors import InvalidArgument, RunError
 from hookline.leaving import no_longer, uncaught, until_exit
+from hookline.reporting import warn
 from hookline.rows import Row, Rows
 from hookline.runfiles.clock import now
 from hookline.runfiles.places import launch, numbered, resolved
@@ -56,6 +56,11 @@ class RunStore:
         self._notes_end = True
         self._facts: dict[str, Any] = {}
         self._background: Background[Rows] | None = None
+
+    @property
+    def seconds(self) -> float:
+        """The CPU time that writing took so far, in its own thread."""
+        return 0.0 if self._background is None else self._background.seconds
 
     def open(self, meta: dict[str, Any] | None = None) -> None:
         """Makes the file, or takes the one that is there, and begins to write; RunError where that can't be."""
@@ -102,9 +107,11 @@ class RunStore:
             self._tell(error)
         self._note()
 
-    def note(self, facts: dict[str, Any]) -> None:
-        """Facts of the run that are written when it ends."""
+    def note(self, facts: dict[str, Any], *, at_once: bool = False) -> None:
+        """Facts of the run that are written when it ends, and now too if that is asked for."""
         self._facts |= facts
+        if at_once and self._is_open and self._file is not None and not self._file.is_elsewhere:
+            self._file.note(facts)
 
     def close(self) -> None:
         """Writes what is left, notes how the run ended, and closes the file; RunError if that failed."""
@@ -152,7 +159,7 @@ class RunStore:
         notice, self._file.notice = self._file.notice, ""
         if notice:
             self.path = self._file.path.parent
-            warnings.warn(notice, stacklevel=3)
+            warn(notice, stacklevel=3)
 
     def _tell(self, error: Exception | None) -> None:
         """Raises what went wrong in the writing thread."""

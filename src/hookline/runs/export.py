@@ -33,9 +33,9 @@ def pieces(
 
     `read` gets the rows from one step to another, `count` tells how many it got; about `most` are in a piece.
     """
-    read = read or (lambda steps: run.rows(steps=steps))
+    read = read or (lambda steps: run.all_rows(steps))
     most = ROWS if most is None else most
-    steps = run.steps
+    steps = run.all_steps()
     at, size = 0, 1
     while at < len(steps):
         some = steps[at : at + size]

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hookline.errors import RunError
+from hookline.rows import OF_PARAMETERS, SCALAR
 from hookline.runfiles.opening import run_files
 from hookline.runs.columns import Columns, Counted, FileColumns, Held
 from hookline.runs.state import facts, state_of
@@ -120,8 +121,8 @@ class OpenRun:
         """(name, type) of every module: those the run has noted, and other sites that are no parameters."""
         noted = [(str(name), str(kind)) for name, kind in self.meta.get("sites", [])]
         names = {name for name, _ in noted}
-        params = {"param", "param_grad", "update"}
-        more = dict.fromkeys(one.site for one in self.series if one.kind not in params and one.site not in names)
+        others = {*OF_PARAMETERS, SCALAR}
+        more = dict.fromkeys(one.site for one in self.series if one.kind not in others and one.site not in names)
         return [*noted, *((name, "") for name in more)]
 
     def state(self) -> dict[str, Any]:

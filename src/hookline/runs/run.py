@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
@@ -11,20 +10,23 @@ from typing import Any
 
 from hookline.audit import Audit, AuditEntry
 from hookline.choosing import bounds, check_stat, with_stat, within_steps
-from hookline.diagnosis.diagnose import in_order
 from hookline.diagnosis.finding import Finding
+from hookline.diagnosis.training import Scalar, Training
 from hookline.errors import InvalidArgument, RunError
 from hookline.optional import need
 from hookline.recording.budget import parse_bytes
-from hookline.rows import Row
+from hookline.reporting import warn
+from hookline.rows import SCALAR, Row
 from hookline.runfiles.opening import run_files
 from hookline.runfiles.reader import Reader
 from hookline.runs.arrays import Columns, joined, with_histograms
 from hookline.runs.asking import Chosen, chosen_series, within
-from hookline.runs.diagnosing import found_in
+from hookline.runs.diagnosing import diagnose, training_of
 from hookline.runs.export import export, pieces
 from hookline.runs.recordings import Recordings
+from hookline.runs.scalars import scalar_series, scalars_of
 from hookline.tables import arrow_table, polars_frame
+from hookline.wiring import Wiring
 
 TOLD = 3
 """So many damages are told in one warning; `Run.damage` has all."""
@@ -72,6 +74,18 @@ class Run:
     @property
     def meta(self) -> dict[str, Any]:
         """Model, versions, command line, start and, if it has ended, how; of the first process that watched."""
+        facts = self._facts()
+        facts.pop("wiring", None)
+        return facts
+
+    @property
+    def wiring(self) -> Wiring:
+        """How the training hangs together; empty where the run has nothing of it, or that is damaged."""
+        found = self._facts().get("wiring")
+        self._tell_damage()
+        return Wiring() if found is None else Wiring.from_json(found)
+
+    def _facts(self) -> dict[str, Any]:
         watched = [reader for reader in self._readers if reader.meta.get("by") != "record"]
         with closing(Reader((watched or self._readers)[0].path)) as reader:
             return reader.meta
@@ -79,16 +93,23 @@ class Run:
     @property
     def sites(self) -> list[str]:
         """The names of all sites, in the order in which they first came."""
-        found = dict.fromkeys(one["site"] for reader in self._readers for one in reader.series().values())
+        every = [one for reader in self._readers for one in reader.series().values()]
         self._tell_damage()
-        return list(found)
+        return list(dict.fromkeys(one["site"] for one in every if one["kind"] != SCALAR))
 
     @property
     def steps(self) -> list[int]:
-        """Every step that has a row."""
-        found = sorted({step for reader in self._readers for step in reader.steps()})
+        """Every step that has a row; one with scalars only is none of them."""
+        return self._steps(scalar_series)
+
+    def all_steps(self) -> list[int]:
+        """Every step that has a row or a scalar."""
+        return self._steps(lambda reader: set())
+
+    def _steps(self, left_out: Callable[[Reader], set[int]]) -> list[int]:
+        found = {step for reader in self._readers for step in reader.steps(left_out(reader))}
         self._tell_damage()
-        return found
+        return sorted(found)
 
     def rows(
         self,
@@ -100,18 +121,37 @@ class Run:
         """The rows of a site (a name or glob), a kind, and steps from one to another, ordered by step.
 
         With `stat`, each row has that statistic only. Of a step that was written twice, what was written last
-        counts. A site that the run has not is a NoSuchSite; a kind or statistic that it has not, an
-        InvalidArgument. A row is a dict of ten kilobytes with its histogram: `columns` has a thousand in the
-        place of one.
+        counts. Scalars are there by kind="scalar" only. A site that the run has not is a NoSuchSite; a kind or
+        statistic that it has not, an InvalidArgument. A row is a dict of ten kilobytes with its histogram:
+        `columns` has a thousand in the place of one.
         """
+        chosen = self._chosen(site, kind, [] if stat is None else [stat])
+        return with_stat(within_steps(self._read(chosen, steps), steps), stat)
+
+    def all_rows(self, steps: tuple[int | None, int | None] | None = None) -> list[Row]:
+        """The rows of every site, and the scalars."""
+        return self._read(self._chosen(None, None, [], scalars=True), steps)
+
+    def _read(self, chosen: list[Chosen], steps: Any) -> list[Row]:
         first, last = bounds(steps)
         rows: list[Row] = []
-        for reader, series in self._chosen(site, kind, [] if stat is None else [stat]):
+        for reader, series in chosen:
             for _, some in reader.rows(set(series), first, last):
                 rows += some
         self._tell_damage()
-        rows.sort(key=lambda row: row["step"])
-        return with_stat(within_steps(rows, steps), stat)
+        return sorted(rows, key=lambda row: row["step"])
+
+    def scalars(self) -> dict[str, Scalar]:
+        """The numbers of the training by name: "loss", "lr", "grad_norm", those of `log`; of the lowest rank.
+
+        An empty dict where there are none: in a run that an older version wrote, say.
+        """
+        for reader in sorted(self._readers, key=lambda one: int(one.meta.get("rank", 0))):
+            if numbers := scalar_series(reader):
+                found = scalars_of(reader, numbers)
+                self._tell_damage()
+                return found
+        return {}
 
     def columns(
         self,
@@ -128,9 +168,11 @@ class Run:
         also `hist_bins` and `hist_counts`, the bins that are not empty and their counts, row after row; those of
         row n are from `hist_starts[n]` to `hist_starts[n + 1]`, and `hist_lengths[n]` is -1 where it has none.
         """
-        first, last = bounds(steps)
         stats = None if stat is None else [stat] if isinstance(stat, str) else list(stat)
-        chosen = self._chosen(site, kind, stats or [])
+        return self._columns(self._chosen(site, kind, stats or []), stats, steps, histograms)
+
+    def _columns(self, chosen: list[Chosen], stats: list[str] | None, steps: Any, histograms: bool) -> Columns:
+        first, last = bounds(steps)
         parts = (
             (series, reader.meta.get("rank", 0), *part)
             for reader, series in chosen
@@ -141,15 +183,16 @@ class Run:
         return found
 
     def chunks(self, rows: int = 100_000, *, histograms: bool = False) -> Iterator[Columns]:
-        """All rows as `columns` has them, some steps at a time, about so many rows each."""
+        """All rows, with scalars, as `columns` has them, some steps at a time, about so many rows each."""
         if type(rows) is not int or rows < 1:
             raise InvalidArgument(f"rows={rows!r}: expected a whole number of rows above 0.")
-        return pieces(
-            self, read=lambda steps: self.columns(steps=steps, histograms=histograms), most=rows, count=_length
-        )
+        return pieces(self, read=lambda steps: self._everything(steps, histograms), most=rows, count=_length)
+
+    def _everything(self, steps: tuple[int, int] | None, histograms: bool) -> Columns:
+        return self._columns(self._chosen(None, None, [], scalars=True), None, steps, histograms)
 
     def count(self) -> int:
-        """How many rows there are."""
+        """How many rows there are, with scalars."""
         return sum(reader.count() for reader in self._readers)
 
     def table_bytes(self, *, histograms: bool = False) -> int:
@@ -170,9 +213,14 @@ class Run:
 
         return overview(self.rows(site, kind), site, kind)
 
-    def diagnose(self) -> list[Finding]:
-        """What is wrong by all rows, the most severe first; an empty list where nothing is."""
-        return in_order(found_in(self.path))
+    def diagnose(self, **how: Any) -> list[Finding]:
+        """What is wrong by all rows, the worst first; an empty list where nothing is. Takes what
+        `hookline.diagnose` takes: baseline, rules, ignore."""
+        return diagnose(self, **how)
+
+    def training(self) -> Training:
+        """The training as rules see it: series, scalars and wiring. To be closed, or used in a `with`."""
+        return training_of(self.path)
 
     def audit(self) -> Audit:
         """For every site that was asked for: measured so many times, or never, and why.
@@ -190,7 +238,7 @@ class Run:
         return Audit(AuditEntry(name, counts[name], None if counts[name] else unknown) for name in modules)
 
     def to_pandas(self, *, histograms: bool = False, limit: int | str = "8GB") -> Any:
-        """All rows as a pandas DataFrame; InvalidArgument where it would take more memory than `limit`.
+        """All rows, with scalars, as a pandas DataFrame; InvalidArgument where it needs more memory than `limit`.
 
         `table_bytes` tells how much it takes. With `histograms`, each row has `hist_bins`, the bins that are not
         empty, and `hist_counts`. `chunks` has runs of any size, piece by piece.
@@ -201,7 +249,7 @@ class Run:
                 f"a table of {self.count():,} rows takes about {needed / 1e9:.1f} GB, and limit={limit!r}. "
                 "Raise it, ask for one site (run.columns(site, kind, stat)), or go by pieces (run.chunks())."
             )
-        return pandas.DataFrame(with_histograms(self.columns(histograms=histograms)))
+        return pandas.DataFrame(with_histograms(self._everything(None, histograms)))
 
     def to_polars(self) -> Any:
         """All rows as a polars DataFrame; histograms as in `to_arrow`."""
@@ -236,11 +284,13 @@ class Run:
                 found[name] = found.get(name, True) and is_number
         return found
 
-    def _chosen(self, site: str | None, kind: str | None, stats: list[str]) -> list[Chosen]:
+    def _chosen(
+        self, site: str | None, kind: str | None, stats: list[str], *, scalars: bool = False
+    ) -> list[Chosen]:
         """The series that are meant, for each file; an error where there is nothing of that name."""
         there = [(reader, reader.series()) for reader in self._readers]
         modules = [name for reader in self._readers for name, _ in reader.meta.get("sites", [])]
-        found = chosen_series(there, site, kind, modules)
+        found = chosen_series(there, site, kind, modules, scalars=scalars)
         for stat in stats:
             check_stat(stat, self.more)
         return found
@@ -252,7 +302,7 @@ class Run:
         if new:
             more = f" And {len(new) - TOLD} more: see run.damage." if len(new) > TOLD else ""
             text = f"a part of the run can't be read, the rest is. {' '.join(new[:TOLD])}{more}"
-            warnings.warn(text, stacklevel=3)
+            warn(text, stacklevel=3)
 
     def close(self) -> None:
         """Closes the files."""

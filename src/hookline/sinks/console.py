@@ -22,8 +22,9 @@ class Console:
 
     def write(self, rows: list[Row]) -> None:
         """Prints the step if it is time, else remembers it."""
-        self._waiting = [row for row in rows if row["kind"] == self._kind]
-        if self._waiting and time.monotonic() - self._printed >= self._seconds:
+        mine = [row for row in rows if row["kind"] == self._kind]
+        self._waiting = mine or self._waiting  # a step may have nothing but numbers that were logged
+        if mine and time.monotonic() - self._printed >= self._seconds:
             self._print()
 
     def close(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 import time
@@ -12,7 +13,7 @@ from typing import Any
 from hookline.errors import RunError
 from hookline.leaving import uncaught
 from hookline.optional import need
-from hookline.rows import Row
+from hookline.rows import SCALAR, Row
 from hookline.sinks.tags import scalars
 from hookline.sinks.threaded import Threaded
 
@@ -84,7 +85,13 @@ def allowed(name: str) -> str:
     ('output/std/layer1.0 :1', 'output/std/:model:')
     >>> allowed("output/std/é"), allowed("output/std/..")
     ('output/std/_ 0e048d3e', 'output/std/.. 9608161c')
+    >>> allowed("scalar/loss"), allowed("scalar/lr/0"), allowed("scalar/a #2")
+    ('scalar/loss', 'scalar/lr/0', 'scalar_a__2 1fd8b957')
     """
+    if name.startswith(f"{SCALAR}/"):
+        is_plain = re.fullmatch(r"\w[\w\-. /]*", name, re.ASCII) and os.path.normpath(name) == name
+        clean = re.sub(r"[^\w\-]", "_", name, flags=re.ASCII)
+        return name if is_plain else f"{clean} {zlib.crc32(name.encode()):08x}"
     kind, stat, site = name.split("/", 2)
     plain = re.sub(" [#@]", " :", site.replace("(model)", ":model:", 1) if site.startswith("(model)") else site)
     if re.fullmatch(r"[\w\-. :]*[\w\-:]", plain, re.ASCII) and ":" not in site:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from hookline.optional import need
-from hookline.rows import KINDS, Row
+from hookline.rows import KINDS, SCALAR, Row
 from hookline.sinks.buckets import buckets
 from hookline.sinks.tags import by_step, scalars, tag
 
@@ -83,7 +83,7 @@ class Wandb(_Tracker):
 
     def _begin(self, meta: dict[str, Any]) -> None:
         self._run.define_metric(STEP, hidden=True)
-        for kind in KINDS:
+        for kind in (*KINDS, SCALAR):
             self._run.define_metric(f"{kind}/*", step_metric=STEP)
         facts = {name: value for name, value in meta.items() if name != "sites"}
         self._run.config.update({"hookline": facts}, allow_val_change=True)

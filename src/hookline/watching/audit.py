@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 
 from hookline.audit import Audit, AuditEntry, times
@@ -28,6 +28,8 @@ class Seen:
     """Whether any step was one to be recorded."""
     error: BaseException | None = None
     """What the block was left by."""
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    """Sites that a budget had measured at some recorded steps only, and at how many."""
 
 
 def audited(seen: Seen) -> Audit:
@@ -51,7 +53,7 @@ def _sites(seen: Seen) -> list[tuple[SiteWatcher, str | None]]:
         if not one.fired:
             by_code = partial(why_silent, seen.backend, seen.tree, name, fired, silent)
             why = _why_never(seen, one, by_code)
-            found.append((one, joined(why, one.broken)))
+            found.append((one, joined(why, one.broken, seen.left_out.get(name))))
             continue
         without = one.fired if one.watch.grads and not one.heard else 0
         if not (without or one.broken or one.remark or one.repeats or name in changed):

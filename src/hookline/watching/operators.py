@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hookline.backends.nouns import Tensor, Tree
 from hookline.backends.operators import FORWARD, Operator, OpSite
 from hookline.hooks.ops import Chosen
+from hookline.reporting import warn
 from hookline.watching.steps import Key
 
 if TYPE_CHECKING:
@@ -62,4 +62,4 @@ class WatchedOps:
         except Exception as error:  # whatever it is, training goes on
             failed = f"failed and stops: {type(error).__name__}: {error}"
             self.broken[key.site] = f"measuring it {failed}"
-            warnings.warn(f"watching operator {key.site!r} {failed}", stacklevel=2)
+            warn(f"watching operator {key.site!r} {failed}", stacklevel=2)

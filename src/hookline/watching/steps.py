@@ -210,6 +210,17 @@ class Gathered:
         self._on_tensors = tuple(other for other in self._on_tensors if other != name)
         report(f"watch: the statistic {name!r}", self._functions.get(name), error, "it is NaN from now on")
 
+    def is_nonfinite(self) -> bool:
+        """Whether a tensor of the step under way has NaN, or a gradient of a parameter Inf.
+
+        As far as that is known without waiting: of what the kernel has reduced.
+        """
+        step = self._step
+        nan, infinite = step.sheet.nonfinite()
+        if nan or not infinite:
+            return nan
+        return any(line in infinite and key.kind == "param_grad" for key, line, _ in list(step.entries))
+
     def forget_latest(self) -> None:
         """What comes next is reduced, also if it is the tensor that came last."""
         self._latest = None

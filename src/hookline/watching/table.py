@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -10,7 +9,8 @@ from typing import Any
 
 from hookline.errors import InvalidArgument
 from hookline.globs import matcher
-from hookline.rows import Curve, Row, Rows, Series
+from hookline.reporting import warn
+from hookline.rows import SCALAR, Curve, Row, Rows, Series
 from hookline.sinks import RunStore, Sink
 from hookline.watching.history import History
 
@@ -28,6 +28,7 @@ class Table:
 
     def __init__(self, keep: int, sinks: Iterable[Sink]) -> None:
         self.history = History(keep)
+        self._numbers = History(keep)
         self._sinks = list(sinks)
         self._opened: list[Sink] = []
         self._offered: Rows | None = None
@@ -52,6 +53,11 @@ class Table:
         """The folder of the run; None where none is kept."""
         return next((sink.path for sink in self._sinks if isinstance(sink, RunStore)), None)
 
+    @property
+    def seconds_elsewhere(self) -> float:
+        """The CPU time that sinks took in threads of their own."""
+        return float(sum(getattr(sink, "seconds", 0.0) for sink in self._sinks))
+
     def open(self, meta: dict[str, Any]) -> None:
         """Tells the sinks that want to know what kind of run begins; where one can't, none is left open."""
         self._opened = []
@@ -72,11 +78,17 @@ class Table:
         self._offered = rows
         self._hand([sink for sink in self._sinks if getattr(sink, "revises", False)], rows, at_once=True)
 
-    def add(self, rows: Rows) -> None:
-        """Takes the rows of a finished step; a sink that fails is reported once and left out."""
-        if not len(rows):
+    def add(self, *parts: Rows) -> None:
+        """Takes the rows of a finished step; a sink that fails is reported once and left out.
+
+        Those of one part are of tensors, or all scalars.
+        """
+        parts = tuple(part for part in parts if len(part))
+        if not parts:
             return
-        self.history.add(rows)
+        for part in parts:
+            (self._numbers if part.series[0][1] == SCALAR else self.history).add(part)
+        rows = Rows.joined(parts) if self._sinks else parts[0]
         offered, self._offered = self._offered, None
         # What was offered and is the same still need not be written twice.
         is_known = rows.is_same(offered)
@@ -91,7 +103,7 @@ class Table:
                 self._opened.remove(sink)
                 with suppress(Exception):  # it has failed already, which is told below
                     sink.close()
-                warnings.warn(f"{type(sink).__name__} failed and gets no more rows: {error}", stacklevel=2)
+                warn(f"{type(sink).__name__} failed and gets no more rows: {error}", stacklevel=2)
 
     def keep(self, recording: Any, step: int) -> None:
         """Hands a recording to the sinks that keep such; InvalidArgument where there is none."""
@@ -102,10 +114,10 @@ class Table:
             sink.keep(recording, step)
 
     def rows(self, site: str | None = None, kind: str | None = None, step: int | None = None) -> list[Row]:
-        """The rows in memory, those of a site (a name or glob), a kind or a step only."""
+        """The rows in memory, those of a site (a name or glob), a kind or a step only; scalars by their kind."""
         matches = None if site is None else matcher(site)
         found: list[Row] = []
-        for rows in self.history:
+        for rows in self._numbers if kind == SCALAR else self.history:
             places = [
                 place
                 for place, (one, other, _, _) in enumerate(rows.series)
@@ -115,15 +127,15 @@ class Table:
         return found
 
     def curves(self) -> dict[Series, Curve]:
-        """The series in memory, each with its statistics over the steps."""
-        steps = list(self.history)
+        """The series in memory, each with its statistics over the steps; scalars are among them."""
+        steps = [*self.history, *self._numbers]
         return Rows.joined(steps).curves() if steps else {}
 
-    def note(self, facts: dict[str, Any]) -> None:
-        """Has what is known of the run at its end kept in it."""
-        for sink in self._sinks:
+    def note(self, facts: dict[str, Any], *, at_once: bool = False) -> None:
+        """Has what is known of the run kept in it: at its end, or now."""
+        for sink in list(self._sinks):
             if isinstance(sink, RunStore):
-                sink.note(facts)
+                sink.note(facts, at_once=at_once)
 
     def close(self) -> None:
         """Tells the sinks that nothing more comes; a second time those that the first did not come to."""
@@ -132,5 +144,5 @@ class Table:
             try:
                 sink.close()
             except Exception as error:  # what was trained must not be lost for it
-                warnings.warn(f"{type(sink).__name__} failed at the end: {error}", stacklevel=2)
+                warn(f"{type(sink).__name__} failed at the end: {error}", stacklevel=2)
             self._opened.remove(sink)

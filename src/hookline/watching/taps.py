@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from functools import cached_property, partial
 from sys import getrefcount
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ from hookline.hooks.pending import call_number
 from hookline.hooks.select import Target
 from hookline.hooks.session import opened
 from hookline.hooks.site_tap import SiteTap
+from hookline.reporting import warn
 from hookline.trees import leaves
 from hookline.watching.steps import Key, Visit
 
@@ -99,7 +99,7 @@ class SiteWatcher:
         except Exception as error:  # whatever it is, training goes on
             failed = f"({key.kind}) failed and stops: {type(error).__name__}: {error}"
             self.broken = f"measuring it {failed}"
-            warnings.warn(f"watching {key.site!r} {failed}", stacklevel=2)
+            warn(f"watching {key.site!r} {failed}", stacklevel=2)
 
 
 class OutputWatcher(SiteWatcher, Tap):  # type: ignore[override]  # of its label

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from hookline.backends.protocol import Backend
 from hookline.hooks.select import Target
+from hookline.reporting import warn
 from hookline.watching.steps import Gathered, Key
 
 
@@ -42,6 +42,7 @@ class Weights:
         self.with_gradient: set[str] = set()
         self.stepped = False
         self.stopped: str | None = None  # why nothing is measured any more
+        self.chosen: Callable[[str], bool] | None = None  # by name: those that are measured now, if not all
 
     def names(self) -> list[str]:
         """The parameters there are, by name."""
@@ -59,6 +60,8 @@ class Weights:
         self.stepped = True
         for name, parameter in self._named().items():
             if name in self.broken or (held is not None and id(parameter) not in held):
+                continue
+            if self.chosen is not None and not self.chosen(name):
                 continue
             with self._told(name):
                 value = backend.value_of(parameter)
@@ -85,6 +88,15 @@ class Weights:
                 if (lost := backend.lost(parameter, old, grad)) is not None:
                     gathered.add_number(key, "lost", lost)
 
+    def add_moments(self, moments: Mapping[int, Mapping[str, Any]]) -> None:
+        """Takes what an optimizer keeps, by the ids of parameters."""
+        for name, parameter in self._named().items() if self.stopped is None else ():
+            if name in self.broken or (self.chosen is not None and not self.chosen(name)):
+                continue
+            with self._told(name):
+                for kind, value in moments.get(id(parameter), {}).items():
+                    self._gather(Key(name, kind, 0, "train"), value)
+
     @contextmanager
     def _told(self, name: str) -> Iterator[None]:
         try:
@@ -92,4 +104,4 @@ class Weights:
         except Exception as error:  # training goes on, whatever it is
             failed = f"failed and stops: {type(error).__name__}: {error}"
             self.broken[name] = f"measuring it {failed}"
-            warnings.warn(f"watching parameter {name!r} {failed}", stacklevel=3)
+            warn(f"watching parameter {name!r} {failed}", stacklevel=3)

@@ -854,3 +854,39 @@ def test_the_backward_of_a_function_is_known_from_a_hook_on_its_tensor():
     y.register_hook(lambda grad: seen.append(compat.in_recompute(True)))
     y.backward()
     assert seen == [False, (True, False)]
+
+
+def test_a_mode_can_be_put_on_and_taken_out_from_below_others():
+    seen = []
+
+    class Mode(compat.QuickDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            seen.append(self)
+            return func(*args, **(kwargs or {}))
+
+    below, above = Mode(), Mode()
+    compat.push_mode(below)
+    with above:
+        _ = torch.ones(1) + 1
+        assert seen[-2:] == [above, below]
+        compat.take_mode_out(below)
+        seen.clear()
+        _ = torch.ones(1) + 1
+        assert seen and below not in seen and compat.dispatch_modes() == [above]
+    assert compat.dispatch_modes() == []
+
+
+def test_norms_of_many_gradients_are_those_of_each_and_half_precision_does_not_overflow():
+    grads = [torch.randn(3, 4), torch.randn(5)]
+    assert all(map(torch.equal, compat.norms(grads), [torch.linalg.vector_norm(one) for one in grads]))
+    (norm,) = compat.norms([torch.full((4,), 6e4, dtype=torch.float16)])
+    assert norm.dtype is torch.float32 and norm.item() == pytest.approx(12e4, rel=1e-3)
+
+
+def test_clipping_by_norm_calls_the_function_that_can_be_replaced(monkeypatch):
+    told = []
+    monkeypatch.setattr(nn.utils.clip_grad, compat.CLIPPING, lambda *args: told.append(args))
+    layer = nn.Linear(1, 1)
+    layer(torch.ones(1)).backward()
+    nn.utils.clip_grad_norm_(layer.parameters(), 1.0)
+    assert len(told) == 1 and told[0][0] == list(layer.parameters())

@@ -10,8 +10,7 @@ import pytest
 from playwright.sync_api import expect
 
 import hookline
-from hookline.diagnosis.diagnose import findings_of
-from hookline.page import viewed
+from hookline.page import judging, viewed
 from tests.environments.browser.drawn import COLOURS, at, drawn
 from tests.support.pages import NAN, layers, store
 from tests.support.rows import row
@@ -29,16 +28,16 @@ def test_a_run_is_not_called_healthy_before_somebody_has_looked(tmp_path, serve,
     store(tmp_path / "a", rows, [("", "Net"), ("bad", "Linear"), ("good", "Linear")])
     layers(tmp_path / "b")
     go = threading.Event()
-    monkeypatch.setattr(viewed, "findings_of", lambda *args: go.wait(60) and findings_of(*args))
+    monkeypatch.setattr(viewed, "judge", lambda *args: go.wait(60) and judging.judge(*args))
     page = visit(at(serve(tmp_path), run="a", **{"with": "b"}))
-    expect(page.locator(".facts")).to_contain_text("whether they are healthy is not known yet")
+    expect(page.locator("#verdict")).to_contain_text("whether they are healthy is not known yet")
     drawn(page.locator("#heat canvas").first)
     assert page.locator(".badge.healthy").count() == 0, (
         "nowhere: not above, in the tree, on a card or of the other run"
     )
     expect(page.locator(".chip")).to_have_text(re.compile("not known yet"))
     go.set()
-    expect(page.locator(".findings")).to_contain_text("bad 50.00% of the output is NaN")
+    expect(page.locator("#verdict h2")).to_contain_text("bad puts out 50.00% NaN")
     expect(page.locator("#heat article", has_text="bad").locator(".badge")).to_have_text(re.compile("NaN"))
     expect(page.locator("#heat article", has_text="good").locator(".badge")).to_have_text(re.compile("healthy"))
     assert page.locator(".badge.pending").count() == 0
@@ -48,10 +47,10 @@ def test_health_that_can_not_be_found_out_is_told(tmp_path, serve, visit, monkey
     def fails(*args):
         raise ValueError("no numbers")
 
-    monkeypatch.setattr(viewed, "findings_of", fails)
+    monkeypatch.setattr(viewed, "judge", fails)
     layers(tmp_path / "a")
     page = visit(at(serve(tmp_path), run="a"))
-    expect(page.locator(".facts .error")).to_have_text(
+    expect(page.locator("#verdict .error")).to_have_text(
         "The health of the layers is not known: ValueError: no numbers"
     )
     assert page.locator(".badge.healthy").count() == 0
@@ -64,7 +63,7 @@ def test_a_run_without_rows_draws_nothing_and_says_so(tmp_path, serve, visit, ho
         page = visit(at(serve(tmp_path), run="a"))
     else:
         page = visit(hookline.report(tmp_path / "a", tmp_path / "a.html").as_uri())
-    expect(page.locator(".facts")).to_contain_text("No statistics were recorded.")
+    expect(page.locator("#verdict")).to_contain_text("No statistics were recorded.")
     expect(page.locator(".charts")).to_be_hidden()
     shown = page.locator("body").inner_text()
     assert "null" not in shown and "undefined" not in shown and "NaN" not in shown
@@ -159,6 +158,7 @@ def test_the_file_that_the_browser_gets_leads_to_the_page_and_a_bookmark_lives(t
         page.goto(bookmark)
         expect(page.get_by_role("heading", level=1)).to_contain_text("one")
         drawn(page.locator("#curves canvas"))
+        page.goto("about:blank")  # it would ask for news when the server is gone
 
 
 def test_a_folder_that_comes_later_is_waited_for(tmp_path, serve, visit):

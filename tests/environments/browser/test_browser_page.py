@@ -130,8 +130,8 @@ def test_health_has_a_word_and_a_reason_and_filters(tmp_path, serve, visit):
     rows += [row("bad", step, values=[0.0] * 99 + [1.0]) for step in range(8)]
     store(tmp_path / "a", rows, sites)
     page = visit(at(serve(tmp_path), run="a"))
-    expect(page.locator(".findings")).to_contain_text("bad 99.0% of its outputs are zero")
-    expect(page.get_by_role("button", name=re.compile("bad ReLU dead 99"))).to_be_visible()
+    expect(page.locator("#verdict")).to_contain_text("bad: 99.0% of its outputs are zero")
+    expect(page.get_by_role("button", name=re.compile("bad ReLU dead units 99"))).to_be_visible()
     page.locator(".chip", has_text="dead").click()
     expect(page.locator("#curves .hint")).to_contain_text("1 site")
     expect(page.locator(".chip", has_text="dead")).to_have_attribute("aria-pressed", "true")

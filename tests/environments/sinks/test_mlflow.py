@@ -59,6 +59,7 @@ def test_the_active_run_is_used_and_left_open(tmp_path, uri, monkeypatch):
         assert mlflow.active_run().info.run_id == run.info.run_id
     data = mlflow.get_run(run.info.run_id).data
     assert data.metrics["loss"] == 1.0
+    assert data.metrics["scalar/loss"] == pytest.approx(w.scalars()["loss"].values[-1])
     assert data.metrics["output/std/1"] == pytest.approx(w.rows("1", "output")[-1]["std"])
 
 

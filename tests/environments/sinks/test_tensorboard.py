@@ -65,4 +65,8 @@ def test_a_watched_training_run_arrives(tmp_path):
     assert [step for step, _ in got] == [0, 1, 2]
     assert [number for _, number in got] == pytest.approx([number for _, number in expected])
     tags = {name for some in found.Tags().values() if isinstance(some, list) for name in some}
-    assert tags and all(name.split("/")[1] == "std" for name in tags)
+    scalars_of_steps = {name for name in tags if name.startswith("scalar/")}
+    assert {"scalar/loss", "scalar/lr"} <= scalars_of_steps
+    assert tags > scalars_of_steps and all(name.split("/")[1] == "std" for name in tags - scalars_of_steps)
+    losses = [number for _, number in numbers(found, "scalar/loss")]
+    assert losses == pytest.approx(w.scalars()["loss"].values.tolist())

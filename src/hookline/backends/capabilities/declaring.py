@@ -34,6 +34,7 @@ FEATURES = {
     "watch": "`watch`: statistics of activations",
     "watch_grads": "`watch(grads=True)`: statistics of their gradients",
     "watch_params": "`watch(params=True)`: parameters, their gradients and updates, step by step",
+    "watch_moments": "`watch(moments=True)`: what an optimizer keeps for each parameter",
     "ops": "`register_op_hook`, `record(ops=True)`, `watch(ops=True)`",
     "summary": "`summary`: names, types, shapes, parameters",
     "costs": "`summary`: multiply-accumulates and memory",

@@ -10,6 +10,9 @@ FRAMEWORK = Framework(
     models="a mindspore.nn.Cell",
     tested=("2.10", "2.11"),
     answers=answers(
+        watch_moments=No(
+            "what its optimizers keep is not read", "watch gradients and updates, which need no asking"
+        ),
         always_call=No(
             "MindSpore calls no hook of a cell whose construct raised",
             "try and except around the call of the model",

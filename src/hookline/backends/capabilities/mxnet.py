@@ -10,6 +10,9 @@ FRAMEWORK = Framework(
     models="a mxnet.gluon.Block",
     tested=("1.9.1", "1.10"),
     answers=answers(
+        watch_moments=No(
+            "what its optimizers keep is not read", "watch gradients and updates, which need no asking"
+        ),
         always_call=No(
             "what a Block raises may come later than its call, where a result is waited for",
             "try and except around the call of the model and around what waits for its result",

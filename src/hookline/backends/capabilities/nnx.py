@@ -10,6 +10,9 @@ FRAMEWORK = Framework(
     models="a flax.nnx.Module",
     tested=("0.12", "0.13"),
     answers=answers(
+        watch_moments=No(
+            "what its optimizers keep is not read", "watch gradients and updates, which need no asking"
+        ),
         always_call=No(
             "compiled code does not come back from a call that raised",
             "try and except around the call of the model",

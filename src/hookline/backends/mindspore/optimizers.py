@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from mindspore import nn
 from mindspore.experimental import optim
 
+from hookline.backends.gate import Gate
 from hookline.backends.mindspore import compat
 from hookline.backends.mindspore.modules import every
 from hookline.backends.patching import Patch
@@ -28,7 +29,11 @@ class Listener(NamedTuple):
 
 
 def hear_steps(
-    undoing: Undoing, model: nn.Cell, before: Callable[..., None], after: Callable[[set[int]], None]
+    undoing: Undoing,
+    model: nn.Cell,
+    before: Callable[..., None],
+    after: Callable[[set[int]], None],
+    gate: Gate | None = None,
 ) -> None:
     """Calls `before(held, gradients)` and `after(held)` around each step of an optimizer of this model."""
 

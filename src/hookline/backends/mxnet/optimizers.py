@@ -8,6 +8,7 @@ from typing import Any
 
 from mxnet import gluon
 
+from hookline.backends.gate import Gate
 from hookline.backends.mxnet import compat, modules, parameters
 from hookline.backends.nouns import Model
 from hookline.backends.patching import Patch
@@ -36,7 +37,7 @@ class Listener:
         return held if any(key in held for key in own) else None
 
 
-def hear_steps(undoing: Undoing, model: Model, before: Heard, after: Heard) -> None:
+def hear_steps(undoing: Undoing, model: Model, before: Heard, after: Heard, gate: Gate | None = None) -> None:
     """Calls `before` and `after` around every step of a Trainer that holds a parameter of `model`."""
     _steps.use(undoing, Listener(model, before, after))
 

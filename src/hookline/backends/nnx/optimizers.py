@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 from flax import nnx
 
+from hookline.backends.gate import Gate
 from hookline.backends.nnx.compat import tracing
 from hookline.backends.nnx.events import numbers, program, send, settled
 from hookline.backends.nnx.leaves import NotSent, array_of, is_float
@@ -37,7 +38,11 @@ class Listener(NamedTuple):
 
 
 def hear_steps(
-    undoing: Undoing, model: nnx.Module, before: Callable[..., None], after: Callable[[set[int]], None]
+    undoing: Undoing,
+    model: nnx.Module,
+    before: Callable[..., None],
+    after: Callable[[set[int]], None],
+    gate: Gate | None = None,
 ) -> None:
     """Calls `before(held, gradients)` and `after(held)` around each update of the model's parameters."""
     mine = Listener(weakref.ref(model), before, after)

@@ -15,9 +15,12 @@ from hookline.backends.torch import (
     compat,
     describe,
     gradients,
+    losses,
     modules,
+    numbers,
     ops,
     optimizers,
+    origin,
     parameters,
     state,
     statistics,
@@ -30,6 +33,7 @@ from hookline.backends.torch.compiled.listened import subscriptions
 from hookline.backends.torch.eager.mode import operator_names
 from hookline.backends.torch.exporting import WithStatistics, listen, place_marks
 from hookline.backends.torch.fakes.tracing import traced_run
+from hookline.backends.torch.wired import TorchWiring
 from hookline.errors import InvalidArgument
 
 
@@ -67,6 +71,17 @@ class TorchBackend(Immediate):
     listener = staticmethod(gradients.listener)
     heard = staticmethod(gradients.heard)
     hear_steps = staticmethod(optimizers.hear_steps)
+    wiring_source = staticmethod(TorchWiring)
+    hear_losses = staticmethod(losses.hear_losses)
+    repeatable = staticmethod(origin.RepeatableCall.of)
+    find_origin = staticmethod(origin.find_origin)
+    hear_numbers = staticmethod(numbers.hear_numbers)
+    hear_moments = staticmethod(optimizers.hear_moments)
+    fingerprint = staticmethod(numbers.fingerprint)
+    scale = staticmethod(numbers.scale)
+    as_number = staticmethod(numbers.logged)
+    read_numbers = staticmethod(numbers.read_numbers)
+    is_compiled = staticmethod(compat.was_compiled)
     joined_inputs = staticmethod(gradients.joined_inputs)
     joined = staticmethod(gradients.joined)
     needs_gradient = staticmethod(gradients.needs_gradient)

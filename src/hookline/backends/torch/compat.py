@@ -26,6 +26,8 @@ from torch.utils._python_dispatch import (
     TorchDispatchMode,
     _disable_current_modes,
     _get_current_dispatch_mode_stack,
+    _pop_mode,
+    _push_mode,
 )
 from torch.utils.hooks import RemovableHandle
 
@@ -61,6 +63,7 @@ SEEN = {
         torch._dynamo.eval_frame.OptimizedModule._orig_mod
         torch._dynamo.exc torch._dynamo.exc.UnspecializeRestartAnalysis
         torch._dynamo.symbolic_convert.InstructionTranslator torch._dynamo.utils.counters
+        torch._foreach_norm
         torch._from_functional_tensor torch._functorch.config torch._guards.CompileContext
         torch._higher_order_ops.effects._EffectType torch._higher_order_ops.effects._register_effectful_op
         torch._inductor.config
@@ -78,11 +81,13 @@ SEEN = {
         torch.nn.Module._forward_pre_hooks torch.nn.Module._forward_pre_hooks_with_kwargs
         torch.nn.Module._load_state_dict_post_hooks torch.nn.Module._load_state_dict_pre_hooks
         torch.nn.Module._state_dict_hooks torch.nn.Module._state_dict_pre_hooks
+        torch.nn.utils.clip_grad._clip_grads_with_norm_
         torch.nn.utils.parametrize._cache
         torch.optim.optimizer._global_optimizer_post_hooks torch.optim.optimizer._global_optimizer_pre_hooks
         torch.utils._python_dispatch.TorchDispatchMode
         torch.utils._python_dispatch._disable_current_modes
         torch.utils._python_dispatch._get_current_dispatch_mode_stack
+        torch.utils._python_dispatch._pop_mode torch.utils._python_dispatch._push_mode
         torch.utils.checkpoint._recomputation_hook
     """,
     "2.10": """
@@ -152,6 +157,22 @@ class QuickDispatchMode(DispatchMode):  # type: ignore[misc]
 
 # The dispatch modes of this thread, the outermost first.
 dispatch_modes: Callable[[], list[Any]] = _get_current_dispatch_mode_stack
+
+# Puts a dispatch mode on top, without `with`: it stays when the caller's frame has ended.
+push_mode: Callable[[Any], None] = _push_mode
+
+
+def take_mode_out(mode: Any) -> None:
+    """Takes a dispatch mode of this thread off, also from below others; these stay as they are.
+
+    A public way to be told of operators for a time that is no block would replace it and `push_mode`.
+    """
+    above = []
+    while (top := _pop_mode()) is not mode:
+        above.append(top)
+    for other in reversed(above):
+        _push_mode(other)
+
 
 # The full names of all operators there are, "aten::add.Tensor". torch.ops knows only those used so far.
 all_operators: Callable[[], list[str]] = torch._C._dispatch_get_all_op_names
@@ -274,6 +295,20 @@ def _take_off(held: list[tuple[Callable[[], Any], Any]], name: str) -> None:
 
 
 ON_GRADIENT, ON_ACCUMULATION = "_backward_hooks", "_post_accumulate_grad_hooks"
+# What torch.nn.utils.clip_grad_norm_ calls to scale gradients, by its name in torch.nn.utils.clip_grad. Whoever
+# has imported that function before calls it past any replacement of it.
+CLIPPING = "_clip_grads_with_norm_"
+
+
+def norms(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+    """The 2-norm of each tensor, of one device and dtype, in float32 at least; one kernel for all on a GPU.
+
+    `torch.nn.utils.get_total_norm` is public, and tells the norm of all of them only.
+    """
+    wide = torch.float32 if tensors[0].dtype in (torch.float16, torch.bfloat16) else None
+    return list(torch._foreach_norm(tensors, 2.0, dtype=wide))
+
+
 ON_STATE = {
     ("save", "pre"): "_state_dict_pre_hooks",
     ("save", "post"): "_state_dict_hooks",
@@ -364,13 +399,14 @@ def calls_under_way(module: torch.nn.Module) -> int:
     found = 0
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        if frame.f_code is _CALL and frame.f_locals["self"] is module:
+        if frame.f_code is MODULE_CALL and frame.f_locals["self"] is module:
             found += 1
         frame = frame.f_back
     return found
 
 
-_CALL = torch.nn.Module._call_impl.__code__
+MODULE_CALL = torch.nn.Module._call_impl.__code__
+"""The code of a frame that is a call of a module, its `self`."""
 
 
 def in_unpacking() -> bool:
@@ -438,6 +474,11 @@ def are_followed(_grad_enabled: Callable[[], bool] = torch.is_grad_enabled) -> b
     if not _grad_enabled():
         return False
     return not (tracer() is not None or _function_depth() or _dispatch_depth()) or not is_traced()
+
+
+def is_transforming() -> bool:
+    """Whether code runs inside of a transform of torch.func."""
+    return _transforms() is not None
 
 
 def is_seen(tensor: torch.Tensor) -> bool:

@@ -1,4 +1,4 @@
-"""Unseen: blocks whose operators are no model's."""
+"""Unseen: blocks whose operators are no model's, or whose backwards are of no loss."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from hookline.backends.undoing import stacked
 
 unseen_threads: dict[object, int] = {}
+_unheard_threads: dict[object, int] = {}
 
 
 @stacked
@@ -21,3 +22,16 @@ def unseen(stack: ExitStack) -> None:
 def is_unseen() -> bool:
     """Whether this thread is in such a context."""
     return threading.get_ident() in list(unseen_threads.values())
+
+
+@stacked
+def unheard(stack: ExitStack) -> None:
+    """A context in which a backward is of no loss: a call is made again to look at it."""
+    here = object()
+    stack.callback(_unheard_threads.pop, here, None)
+    _unheard_threads[here] = threading.get_ident()
+
+
+def is_unheard() -> bool:
+    """Whether this thread is in such a context."""
+    return threading.get_ident() in list(_unheard_threads.values())

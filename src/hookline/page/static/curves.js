@@ -1,6 +1,7 @@
 // curves: a statistic over the steps, a line for each site; a second run is dashed.
 
 import { short, whole } from "./dom.js";
+import { drawOnsets, drawStep } from "./onsets.js";
 import { Chart, drawWord, drawX, drawY, room, xAt, yAt } from "./plot.js";
 import { colours, linear, logarithmic } from "./scales.js";
 
@@ -52,7 +53,8 @@ export class Curves extends Chart {
     this.drawn = null;
     if (!scales) return drawWord(frame, this.data.word ?? "no numbers to draw");
     const [x, y] = scales;
-    room(frame, { left: 66 });
+    const onsets = this.data.onsets ?? [];
+    room(frame, { left: 66, top: onsets.length ? 22 : 12 });
     drawY(frame, y, this.data.yLabel);
     drawX(frame, x, "step");
     const { context } = frame;
@@ -71,6 +73,9 @@ export class Curves extends Chart {
     }
     context.restore();
     for (const line of lines) this.#bad(frame, x, line);
+    const place = (step) => xAt(frame, x, step);
+    drawStep(frame, this.data.step === null ? NaN : place(this.data.step), frame.box.top, frame.box.bottom);
+    drawOnsets(frame, onsets, place, frame.box.top, frame.box.bottom);
     this.drawn = { lines, x, y, colour };
   }
 

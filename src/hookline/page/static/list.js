@@ -1,6 +1,7 @@
 // list: the runs in the folder.
 
-import { fill, h, moment, size, span, whole } from "./dom.js";
+import { fill, h, moment, short, size, span, whole } from "./dom.js";
+import { briefly } from "./verdict.js";
 import { STATES } from "./words.js";
 
 export function state(run) {
@@ -29,7 +30,7 @@ export function showList(page, { runs, waiting }) {
             h(
               "tr",
               {},
-              ...["Run", "State", "Model", "Last step", "Layers", "Started", "Took", "Size"].map((text) =>
+              ...["Run", "Verdict", "Last loss", "State", "Model", "Last step", "Layers", "Started", "Took", "Size"].map((text) =>
                 h("th", { scope: "col" }, text),
               ),
             ),
@@ -49,14 +50,22 @@ export function showList(page, { runs, waiting }) {
   fill(page, h("section", { class: "facts" }, h("h1", {}, "Runs"), h("p", { class: "lead" }, count)), body);
 }
 
+/** A loss that is not finite comes as text. */
+function lossWord(loss) {
+  if (typeof loss === "number") return short(loss);
+  return { nan: "NaN", inf: "Inf", "-inf": "-Inf" }[loss] ?? "–";
+}
+
 function row(run) {
   const name = h("th", { scope: "row" }, h("a", { href: `/?run=${encodeURIComponent(run.name)}` }, run.name));
-  if (run.error) return h("tr", {}, name, h("td", { colspan: "7", class: "error" }, run.error));
+  if (run.error) return h("tr", {}, name, h("td", { colspan: "9", class: "error" }, run.error));
   const processes = run.processes > 1 ? ` (${run.processes} files)` : "";
   return h(
     "tr",
     {},
     name,
+    h("td", { class: "told" }, briefly(run.verdict)),
+    h("td", { class: "number", "data-label": "last loss" }, lossWord(run.loss)),
     h("td", {}, state(run)),
     h("td", {}, run.model ?? "–"),
     h("td", { class: "number", "data-label": "last step" }, run.last === null ? "none yet" : whole(run.last)),

@@ -22,10 +22,10 @@ export class Chart {
 
   /**
    * `paint(frame)` draws; `probe(frame, x, y)` gives {text, mark(frame)} for a place, and
-   * `move(frame, right, down)` gives it for an arrow key.
+   * `move(frame, right, down)` gives it for an arrow key; `pick()` is told that it was clicked, or Enter.
    */
-  constructor({ height, label, paint, probe, move }) {
-    Object.assign(this, { height, paint, probe, move });
+  constructor({ height, label, paint, probe, move, pick }) {
+    Object.assign(this, { height, paint, probe, move, pick });
     this.canvas = h("canvas", { role: "img", "aria-label": label, tabindex: probe ? "0" : null });
     this.readout = h("p", { class: "readout", "aria-live": "polite" }, "\u00a0");
     this.element = h("div", { class: "chart" }, this.canvas, probe ? this.readout : null);
@@ -55,6 +55,14 @@ export class Chart {
     this.canvas.addEventListener("pointermove", (event) => {
       if (this.frame) this.#show(this.probe(this.frame, event.offsetX, event.offsetY));
     });
+    if (this.pick) {
+      this.canvas.classList.add("picks");
+      this.canvas.addEventListener("click", (event) => {
+        if (!this.frame) return;
+        this.#show(this.probe(this.frame, event.offsetX, event.offsetY));
+        if (this.shown) this.pick();
+      });
+    }
     this.canvas.addEventListener("pointerleave", () => this.#show(null));
     this.canvas.addEventListener("blur", () => this.#show(null));
     this.canvas.addEventListener("keydown", (event) => {
@@ -67,6 +75,7 @@ export class Chart {
         End: [1e9, 0],
       }[event.key] ?? [0, 0];
       if (event.key === "Escape") this.#show(null);
+      else if (event.key === "Enter" && this.pick && this.shown) this.pick();
       else if ((right || down) && this.frame && this.move) this.#show(this.move(this.frame, right, down));
       else return;
       event.preventDefault();

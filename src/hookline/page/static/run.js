@@ -1,14 +1,17 @@
 // run: the page of a run: what it is, its layers, its charts; it follows a run that is being written.
 
 import { BoxesSection, FlowSection } from "./atstep.js";
+import { badge } from "./badge.js";
 import { Choice } from "./choice.js";
-import { fill, h, labelled, later, moment, select, whole } from "./dom.js";
-import { state, took } from "./list.js";
+import { fill, h, labelled, later, select, siteName, whole } from "./dom.js";
+import { showFacts, showTitle } from "./facts.js";
+import { MapSection } from "./layermap.js";
+import { onsetsOf } from "./onsets.js";
 import { CurvesSection, HeatSection } from "./sections.js";
-import { Tree, badge } from "./tree.js";
-import { HEALTH, kindName, statName, worst } from "./words.js";
-
-const TOLD = 6;
+import { TrainingSection } from "./training.js";
+import { Tree } from "./tree.js";
+import { Verdict } from "./verdict.js";
+import { kindName, rankOf, severity, statName, worst } from "./words.js";
 
 /** A run and the questions that can be asked of it. */
 class RunData {
@@ -52,7 +55,7 @@ class RunData {
 
   /** The names of all that has rows. */
   sites() {
-    return [...new Set(this.about.series.map(([site]) => site))];
+    return [...new Set(this.about.series.filter(([, kind]) => kind !== "scalar").map(([site]) => site))];
   }
 }
 
@@ -75,12 +78,14 @@ export class RunView {
     this.#build();
     this.#update();
     this.#listen();
+    addEventListener("popstate", () => this.#back());
+    if (location.hash) document.getElementById(location.hash.slice(1))?.scrollIntoView();
     if (this.source.live) await this.#findOthers();
   }
 
   /** With which runs this one may be compared: the page is there before they are. */
   async #findOthers() {
-    const { runs } = await this.source.list();
+    const { runs } = await this.source.list(true);
     this.others = runs.filter((run) => run.name !== this.name && !run.error);
     this.#controls();
   }
@@ -143,15 +148,52 @@ export class RunView {
   }
 
   /** Something was chosen. */
-  #chose(values) {
+  choose(values, jump = false) {
     Object.assign(this.choice, values);
-    this.choice.keep(this.runs[0].about);
+    this.choice.settle(this.runs[0].about);
+    this.choice.keep(this.runs[0].about, jump);
+    this.controlled = null; // what is chosen is shown by the controls, too
     this.#update();
   }
 
+  /** Chooses something and goes to the chart that shows it; the browser's Back leads back. */
+  jump(values, place) {
+    this.choose(values, true);
+    const section = document.getElementById(place);
+    section?.scrollIntoView({ block: "start" });
+    section?.querySelector("canvas")?.focus({ preventScroll: true });
+  }
+
+  /** A link to a view, which is shown without loading the page again. */
+  link(values, place, text, kind = null) {
+    const go = (event) => {
+      if (event.ctrlKey || event.metaKey || event.shiftKey) return;
+      event.preventDefault();
+      this.jump(values, place);
+    };
+    return h("a", { href: this.choice.address(values, place), class: kind, onclick: go }, text);
+  }
+
+  #back() {
+    const compared = this.choice.with;
+    this.choice.read(new URLSearchParams(location.search));
+    if (this.choice.with !== compared) return location.reload();
+    this.choice.settle(this.runs[0].about);
+    this.controlled = null;
+    this.#update();
+  }
+
+  /** Where the findings of the run begin. */
+  onsets() {
+    return onsetsOf(this.runs[0].about.findings);
+  }
+
   #build() {
-    this.facts = h("section", { class: "facts", "aria-label": "The run" });
-    this.tree = new Tree((under) => this.#chose({ under }));
+    this.title = h("section", { class: "title", "aria-label": "The run" });
+    this.facts = h("section", { class: "facts", "aria-label": "Facts of the run" });
+    this.verdict = new Verdict(this);
+    this.training = new TrainingSection(this);
+    this.tree = new Tree((under) => this.choose({ under }));
     this.chips = h("div", { class: "chips", role: "group", "aria-label": "Layers by health" });
     const search = h("input", {
       type: "search",
@@ -162,7 +204,7 @@ export class RunView {
       spellcheck: "false",
       "aria-describedby": "filter-help",
     });
-    search.addEventListener("input", later(() => this.#chose({ filter: search.value }), 120));
+    search.addEventListener("input", later(() => this.choose({ filter: search.value }), 120));
     const help = "* within a part, ** across dots: blocks.*.conv1, **.weight";
     const layers = h(
       "details",
@@ -174,12 +216,12 @@ export class RunView {
       this.tree.element,
     );
     this.controls = h("div", { class: "controls card", role: "group", "aria-label": "What is drawn" });
-    this.sections = [new CurvesSection(this), new HeatSection(this)];
+    this.sections = [new MapSection(this), new CurvesSection(this), new HeatSection(this)];
     const slider = this.#slider();
     this.atStep = [new FlowSection(this), new BoxesSection(this)];
     const parts = [...this.sections, ...this.atStep].map((section) => section.element);
-    this.charts = h("div", { class: "charts" }, this.controls, ...parts.slice(0, 2), slider, ...parts.slice(2));
-    fill(this.main, this.facts, h("div", { class: "layout" }, layers, this.charts));
+    this.charts = h("div", { class: "charts" }, this.controls, ...parts.slice(0, 3), slider, ...parts.slice(3));
+    fill(this.main, this.title, this.verdict.element, this.facts, this.training.element, h("div", { class: "layout" }, layers, this.charts));
   }
 
   #slider() {
@@ -189,8 +231,8 @@ export class RunView {
       this.#showStep();
       this.atSoon();
     });
-    this.atSoon = later(() => this.#chose({}), 80);
-    this.latest = h("button", { class: "quiet", onclick: () => this.#chose({ step: null }) }, "Latest");
+    this.atSoon = later(() => this.choose({}), 80);
+    this.latest = h("button", { class: "quiet", onclick: () => this.choose({ step: null }) }, "Latest");
     this.output = h("output", { for: "step" });
     this.flowKind = h("span", {});
     return h(
@@ -216,7 +258,9 @@ export class RunView {
   }
 
   #update() {
-    this.#facts();
+    showTitle(this.title, this.runs);
+    showFacts(this.facts, this.runs);
+    this.verdict.show(this.runs[0].about);
     this.#chips();
     this.#controls();
     this.#showStep();
@@ -229,8 +273,14 @@ export class RunView {
       wanted: (name) => this.choice.under !== null || wanted(name) || owned.has(`${name}.weight`) || owned.has(`${name}.bias`),
       chosen: this.choice.under,
       filtered: Boolean(this.choice.filter || this.choice.health),
+      sickFirst: this.choice.sickFirst,
     });
-    this.charts.hidden = !about.series.length; // there is nothing to draw, and nothing to choose
+    this.training.element.hidden = !TrainingSection.has(about);
+    if (!this.training.element.hidden) {
+      this.training.invalidate();
+      this.training.soon();
+    }
+    this.charts.hidden = !this.choice.kinds.length; // there is nothing to draw, and nothing to choose
     if (this.charts.hidden) return;
     for (const section of [...this.sections, ...this.atStep]) {
       section.invalidate();
@@ -241,23 +291,30 @@ export class RunView {
   #controls() {
     const { choice } = this;
     const { about } = this.runs[0];
-    const key = JSON.stringify([choice.kinds, about.stats, choice.modes, choice.ranks, choice.flowKinds, this.others.map((run) => run.name)]);
+    const key = JSON.stringify([choice.kinds, about.stats, choice.modes, choice.ranks, choice.flowKinds, choice.only, choice.under, this.others.map((run) => run.name)]);
     if (key === this.controlled) return;
     this.controlled = key;
     const fields = [
-      select("Values", choice.kinds.map((kind) => [kind, kindName(kind)]), choice.kind, (kind) => this.#chose({ kind })),
-      select("Statistic", about.stats.map((stat) => [stat, statName(stat)]), choice.stat, (stat) => this.#chose({ stat })),
-      select("Scale", ["auto", "linear", "log"].map((one) => [one, one]), choice.scale, (scale) => this.#chose({ scale })),
+      select("Values", choice.kinds.map((kind) => [kind, kindName(kind)]), choice.kind, (kind) => this.choose({ kind })),
+      select("Statistic", about.stats.map((stat) => [stat, statName(stat)]), choice.stat, (stat) => this.choose({ stat })),
+      select("Scale", ["auto", "linear", "log"].map((one) => [one, one]), choice.scale, (scale) => this.choose({ scale })),
     ];
     if (choice.modes.length > 1) {
-      fields.push(select("Mode", choice.modes.map((mode) => [mode, mode]), choice.mode, (mode) => this.#chose({ mode })));
+      fields.push(select("Mode", choice.modes.map((mode) => [mode, mode]), choice.mode, (mode) => this.choose({ mode })));
     }
     if (choice.ranks.length > 1 && this.source.live) {
-      fields.push(select("Rank", choice.ranks.map((rank) => [rank, rank]), choice.rank, (rank) => this.#chose({ rank })));
+      fields.push(select("Rank", choice.ranks.map((rank) => [rank, rank]), choice.rank, (rank) => this.choose({ rank })));
     }
-    const inner = h("input", { type: "checkbox", onchange: () => this.#chose({ inner: inner.checked ? "1" : null }) });
+    const inner = h("input", { type: "checkbox", onchange: () => this.choose({ inner: inner.checked ? "1" : null }) });
     inner.checked = Boolean(choice.inner);
-    fields.push(h("label", { class: "check" }, inner, " containers too"));
+    const sick = h("input", { type: "checkbox", onchange: () => this.choose({ order: sick.checked ? null : "model" }) });
+    sick.checked = choice.sickFirst;
+    fields.push(h("label", { class: "check" }, inner, " containers too"), h("label", { class: "check" }, sick, " sick layers first"));
+    if (choice.only !== null || choice.under !== null) {
+      const name = siteName(choice.only ?? choice.under);
+      const all = h("button", { class: "quiet only", onclick: () => this.choose({ only: null, under: null }) }, `${name} only: show all layers`);
+      fields.unshift(all);
+    }
     if (this.others.length) {
       const names = [["", "no other run"], ...this.others.map((run) => [run.name, run.name])];
       fields.push(
@@ -270,116 +327,33 @@ export class RunView {
     }
     fill(this.controls, ...fields);
     const flows = choice.flowKinds.map((kind) => [kind, kindName(kind)]);
-    fill(this.flowKind, flows.length > 1 ? select("Flow of", flows, choice.flow, (flow) => this.#chose({ flow })) : "");
+    fill(this.flowKind, flows.length > 1 ? select("Flow of", flows, choice.flow, (flow) => this.choose({ flow })) : "");
   }
 
   #chips() {
     const { about } = this.runs[0];
-    const counts = {};
+    const [counts, levels] = [{}, {}];
     for (const [name] of about.modules) {
       const health = worst(about.health, name);
       counts[health] = (counts[health] ?? 0) + 1;
+      const level = severity(about.health, name);
+      if (!levels[health] || rankOf(level) < rankOf(levels[health])) levels[health] = level;
     }
-    const chips = Object.keys(HEALTH).filter((health) => counts[health]);
+    const chips = Object.keys(counts).sort((a, b) => rankOf(levels[a]) - rankOf(levels[b]) || (a === "healthy") - (b === "healthy"));
     const focused = this.chips.contains(document.activeElement) ? document.activeElement.dataset.health : null;
     fill(
       this.chips,
       ...chips.map((health) => {
         const pressed = this.choice.health === health;
-        const choose = () => this.#chose({ health: pressed ? null : health });
+        const choose = () => this.choose({ health: pressed ? null : health });
         return h(
           "button",
           { class: "chip", "aria-pressed": String(pressed), "data-health": health, onclick: choose },
-          badge(health),
+          badge(health, levels[health]),
           h("span", { class: "count" }, whole(counts[health])),
         );
       }),
     );
-    if (focused) this.chips.querySelector(`[data-health="${focused}"]`)?.focus();
+    if (focused) this.chips.querySelector(`[data-health="${CSS.escape(focused)}"]`)?.focus();
   }
-
-  #facts() {
-    const { about, name } = this.runs[0];
-    const { meta, steps, state: now } = about;
-    const list = {
-      Model: meta.model ?? "–",
-      "Recorded steps": steps.length ? `${whole(steps.length)}, the last is ${whole(steps.at(-1))}` : now.state === "running" ? "none yet" : "none",
-      Layers: whole(about.modules.length),
-      Started: moment(now.started),
-      Took: took(now),
-      With: [meta.backend, `hookline ${meta.hookline}`, meta.python && `Python ${meta.python}`].filter(Boolean).join(", "),
-    };
-    if (now.dropped) list.Dropped = `${whole(now.dropped)} rows: the disk could not keep up`;
-    if (now.damage?.length) list.Damaged = now.damage.join(" ");
-    const found = findingsOf(about);
-    // The worst first; of these what was seen first, and in one step what ran first: that is where it began.
-    const ran = new Map(about.series.map(([site], number) => [site, number]).reverse());
-    const order = ([site, [[what, , step]]]) => [Object.keys(HEALTH).indexOf(what), what === "nan" ? step : 0, ran.get(site) ?? 1e9];
-    found.sort((a, b) => order(a).map((value, n) => value - order(b)[n]).find((value) => value) ?? 0);
-    const reading = about.progress < 1 ? h("p", { class: "wait", role: "status" }, `Reading the run: ${Math.round(about.progress * 100)} %`) : null;
-    fill(
-      this.facts,
-      h("h1", {}, ...(this.runs[1] ? [name, h("small", {}, " with "), this.runs[1].name] : [name]), " ", state(now)),
-      now.why && h("p", { class: "error" }, now.why),
-      reading,
-      h("dl", {}, ...Object.entries(list).map(([term, text]) => h("div", {}, h("dt", {}, term), h("dd", {}, text)))),
-      this.#findings(found, about),
-      this.runs[1] && this.#other(this.runs[1]),
-      this.runs[1] && this.#shared(...this.runs),
-    );
-  }
-
-  /** Which layers two runs have in common: nothing is drawn of those that only the second has. */
-  #shared(one, two) {
-    const names = new Set(one.sites());
-    const [here, there] = [one.sites(), two.sites()];
-    const only = there.filter((site) => !names.has(site));
-    if (!there.length || !here.length) return null;
-    if (!only.length && here.length === there.length) return null;
-    const some = only.slice(0, 4).map((site) => site || "(model)").join(", ");
-    const rest = only.length ? `; only in ${two.name} and not drawn: ${some}${only.length > 4 ? ` and ${whole(only.length - 4)} more` : ""}` : "";
-    if (only.length === there.length) {
-      return h("p", { class: "error" }, `Nothing of ${two.name} is drawn: none of its layers has the name of one of ${one.name}'s. It has ${some}${only.length > 4 ? ", …" : ""}.`);
-    }
-    return h("p", { class: "lead" }, `${whole(there.length - only.length)} of ${whole(here.length)} layers and parameters of ${one.name} are in ${two.name}, too${rest}.`);
-  }
-
-  /** What is found in the run that lies over this one, in a line. */
-  #other({ name, about }) {
-    const found = findingsOf(about);
-    const told = found.slice(0, 3).flatMap(([site, some]) => [" ", badge(some[0][0]), ` ${site || "(model)"}`]);
-    const more = found.length > 3 ? ` and ${whole(found.length - 3)} more` : "";
-    return h("p", { class: "lead" }, `${name}: `, ...(found.length ? told : [badge(about.health ? "healthy" : "pending")]), more);
-  }
-
-  #findings(found, about) {
-    if (!about.series.length) {
-      const later = about.state.state === "running" ? "Nothing is recorded yet; the page follows the run." : "No statistics were recorded.";
-      return h("p", { class: "lead" }, about.progress < 1 ? "" : later);
-    }
-    if (about.no_health) return h("p", { class: "error" }, `The health of the layers is not known: ${about.no_health}`);
-    if (!about.health) return h("p", { class: "lead", role: "status" }, badge("pending"), " The layers are being looked at; whether they are healthy is not known yet.");
-    const late = about.looked < about.revision && about.until !== null ? ` Until step ${whole(about.until)}; what came later is being looked at.` : "";
-    if (!found.length) return h("p", { class: "lead good" }, badge("healthy"), ` No layer has NaN, explodes, is dead, stands still or lacks a gradient.${late}`);
-    const rest = found.length - TOLD;
-    return h(
-      "div",
-      { class: "findings" },
-      h("h2", {}, `${found.length === 1 ? "1 layer needs" : `${whole(found.length)} layers need`} a look`),
-      h(
-        "ul",
-        {},
-        ...found.slice(0, TOLD).map(([site, some]) =>
-          h("li", {}, badge(some[0][0]), " ", h("b", {}, site || "(model)"), ` ${some[0][1]}`),
-        ),
-        rest > 0 ? h("li", { class: "empty" }, `and ${whole(rest)} more, in the list of layers`) : null,
-      ),
-      late ? h("p", { class: "hint" }, late) : null,
-    );
-  }
-}
-
-/** [site, findings] of each layer that has any. */
-function findingsOf(about) {
-  return about.modules.map(([site]) => [site, about.health?.[site] ?? []]).filter(([, some]) => some.length);
 }

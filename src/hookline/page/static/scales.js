@@ -78,7 +78,10 @@ const INK = ["#f4f1ec", "#fbd9a6", "#f9a66c", "#ec6a5e", "#c53f73", "#8a2a80", "
 const DEPTH = ["#443a83", "#31688e", "#21908d", "#35b779", "#8fd744", "#fde725"];
 const DEPTH_LIGHT = ["#3b1f73", "#3a4f8f", "#217590", "#1f8f75", "#4f9a2f", "#b5a100"];
 
-function mixed(stops, share) {
+// Dark to bright, as large a step to every eye, also one that does not tell red from green.
+export const VIRIDIS = ["#440154", "#472d7b", "#3b528b", "#2c728e", "#21918c", "#28ae80", "#5ec962", "#addc30", "#fde725"];
+
+export function mixed(stops, share) {
   const place = Math.min(Math.max(share, 0), 1) * (stops.length - 1);
   const at = Math.min(Math.floor(place), stops.length - 2);
   const part = (stop, channel) => parseInt(stop.slice(1 + 2 * channel, 3 + 2 * channel), 16);

@@ -1,5 +1,6 @@
 // sections: what a run does over its steps: curves, and histograms as images.
 
+import { badge } from "./badge.js";
 import { Curves } from "./curves.js";
 import { fill, h, short, whole } from "./dom.js";
 import { Heat, rangeOf, shareOf } from "./heat.js";
@@ -9,8 +10,7 @@ import { MOST_SITES, Section, inBoth, runKey, sitesShown } from "./section.js";
 import { bytesOf } from "./source.js";
 import { sampled, table } from "./table.js";
 import { isDark, onTheme } from "./theme.js";
-import { badge } from "./tree.js";
-import { LOGARITHMIC, kindName, reasons, statName, worst } from "./words.js";
+import { LOGARITHMIC, kindName, reasons, severity, statName, worst } from "./words.js";
 
 const FEW_LINES = 10;
 const MOST_POINTS = 120000;
@@ -30,8 +30,10 @@ export class CurvesSection extends Section {
   async load() {
     const { choice, runs } = this.view;
     const every = choice.picked(runs[0].about, choice.kind);
-    const picks = every.slice(0, MOST_SITES);
-    const colour = new Map(picks.map((pick, n) => [pick.key, n]));
+    const picks = choice.ordered(every).slice(0, MOST_SITES);
+    // Colours tell the depth in the model, whatever the order of the list.
+    const depth = [...picks].sort((a, b) => a.depth - b.depth);
+    const colour = new Map(depth.map((pick, n) => [pick.key, n]));
     const points = Math.max(100, Math.min(1000, Math.floor(MOST_POINTS / Math.max(picks.length * runs.length, 1))));
     const answers = await Promise.all(
       runs.map(async (run, second) => {
@@ -52,7 +54,9 @@ export class CurvesSection extends Section {
       }),
     );
     this.lines = answers.flat();
-    this.picks = picks;
+    this.picks = depth;
+    this.listed = picks;
+    this.colour = colour;
     this.count = every.length;
     this.hint.textContent = this.#told();
     this.chart.label = `${statName(choice.stat)} of ${kindName(choice.kind)} over the steps, ${this.lines.length} lines. Arrow keys read values; the table has numbers.`;
@@ -76,8 +80,17 @@ export class CurvesSection extends Section {
       log: choice.scale,
       logByDefault: LOGARITHMIC.has(choice.stat),
       yLabel: statName(choice.stat),
+      step: choice.step === null ? null : Number(choice.step),
+      onsets: this.view.onsets(),
       word: this.picks.length ? "no finite values" : "no layer matches; clear the filter",
     });
+  }
+
+  /** The way back where one layer alone is drawn. */
+  #all() {
+    const { choice } = this.view;
+    if (choice.only === null && choice.under === null) return [];
+    return [h("button", { class: "quiet", onclick: () => this.view.choose({ only: null, under: null }) }, "Show all layers")];
   }
 
   #legend() {
@@ -86,17 +99,18 @@ export class CurvesSection extends Section {
     if (this.picks.length > FEW_LINES) {
       const bar = h("span", { class: "ramp" });
       bar.style.background = depthStyle(isDark());
-      fill(this.legend, h("span", {}, this.picks[0].name), bar, h("span", {}, this.picks.at(-1).name), ...two);
+      fill(this.legend, h("span", {}, this.picks[0].name), bar, h("span", {}, this.picks.at(-1).name), ...two, ...this.#all());
       return;
     }
     fill(
       this.legend,
-      ...this.picks.map((pick, n) => {
+      ...this.listed.map((pick) => {
         const dot = h("span", { class: "dot" });
-        dot.style.background = colour[n];
+        dot.style.background = colour[this.colour.get(pick.key)];
         return h("span", { class: "key" }, dot, pick.name);
       }),
       ...two,
+      ...this.#all(),
     );
   }
 
@@ -159,7 +173,7 @@ export class HeatSection extends Section {
 
   async load() {
     const { choice, runs } = this.view;
-    const picks = choice.picked(runs[0].about, choice.kind);
+    const picks = choice.ordered(choice.picked(runs[0].about, choice.kind));
     const key = JSON.stringify([choice.kind, runs.map((run) => run.name), picks.map((pick) => pick.key)]);
     if (key !== this.key) this.#build(picks);
     this.key = key;
@@ -186,7 +200,6 @@ export class HeatSection extends Section {
         number: second ? others[n]?.number : pick.number,
         chart: new Heat(label(run)),
       }));
-      const health = worst(about.health, pick.site);
       const element = h(
         "article",
         { class: "heat undrawn" },
@@ -208,7 +221,7 @@ export class HeatSection extends Section {
   #judge({ verdict, pick }) {
     const { health } = this.view.runs[0].about;
     const found = worst(health, pick.site);
-    fill(verdict, found === "unknown" ? null : badge(found, reasons(health, pick.site) || undefined));
+    fill(verdict, found === "unknown" ? null : badge(found, severity(health, pick.site), reasons(health, pick.site) || undefined));
   }
 
   /** Tells on paper how many of the images are there. */
@@ -243,25 +256,27 @@ export class HeatSection extends Section {
   #image(run, number) {
     return new Promise((resolve, reject) => {
       this.waiting.push({ run, number, resolve, reject });
-      if (this.waiting.length === 1) setTimeout(() => this.#ask(), 30);
+      if (this.waiting.length === 1 && !this.asking) setTimeout(() => this.#ask(), 30);
     });
   }
 
+  /** One request at a time, so that other charts have their turn; what came into view last goes first. */
   async #ask() {
-    const waiting = this.waiting;
-    this.waiting = [];
-    for (const run of this.view.runs) {
-      const mine = waiting.filter((one) => one.run === run).sort((a, b) => a.number - b.number);
-      for (let n = 0; n < mine.length; n += IMAGES) {
-        const some = mine.slice(n, n + IMAGES);
-        try {
-          const images = await run.heat(some.map((one) => one.number));
-          some.forEach((one, place) => one.resolve(images[place]));
-        } catch (error) {
-          for (const one of some) one.reject(error);
-        }
+    if (this.asking) return;
+    this.asking = true;
+    while (this.waiting.length) {
+      const { run } = this.waiting.at(-1);
+      const some = this.waiting.filter((one) => one.run === run).slice(-IMAGES);
+      this.waiting = this.waiting.filter((one) => !some.includes(one));
+      some.sort((a, b) => a.number - b.number);
+      try {
+        const images = await run.heat(some.map((one) => one.number));
+        some.forEach((one, place) => one.resolve(images[place]));
+      } catch (error) {
+        for (const one of some) one.reject(error);
       }
     }
+    this.asking = false;
   }
 
   table() {

@@ -24,8 +24,9 @@ async function answered(response) {
 export class ServerSource {
   live = true;
 
-  async list() {
-    return answered(await fetch("/api/runs"));
+  /** The runs in the folder; `brief`: without verdicts, which nobody is to look for then. */
+  async list(brief = false) {
+    return answered(await fetch(brief ? "/api/runs?brief" : "/api/runs"));
   }
 
   about(run) {

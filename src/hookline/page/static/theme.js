@@ -61,7 +61,10 @@ export function ink() {
     panel: colour("panel"),
     accent: colour("accent"),
     second: colour("second"),
-    bad: colour("nan"),
+    bad: colour("error"),
+    warn: colour("warning"),
+    note: colour("note"),
+    raised: colour("raised"),
     dark: isDark(),
   };
 }

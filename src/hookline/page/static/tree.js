@@ -1,22 +1,11 @@
 // tree: the modules of a model, each with its health; the part that is chosen filters the charts.
 
+import { badge } from "./badge.js";
 import { fill, h } from "./dom.js";
-import { HEALTH, reasons, worst } from "./words.js";
+import { rankOf, reasons, severity, worst } from "./words.js";
 
-const ORDER = Object.keys(HEALTH);
 const AT_ONCE = 300;
 const FEW_MODULES = 40; // a tree of so many is shown unfolded
-
-/** The sign, colour and word of a layer's health. */
-export function badge(health, why) {
-  const { sign, word } = HEALTH[health];
-  return h(
-    "span",
-    { class: `badge ${health}`, title: why ?? HEALTH[health].title },
-    h("span", { class: "sign", "aria-hidden": "true" }, sign),
-    ` ${word}`,
-  );
-}
 
 export class Tree {
   #open = new Set([""]);
@@ -28,8 +17,9 @@ export class Tree {
   }
 
   /** Shows modules [(name, type)] whose names `wanted` has, with all that lies above these. */
-  show({ modules, health, wanted, chosen, filtered }) {
+  show({ modules, health, wanted, chosen, filtered, sickFirst }) {
     this.health = health;
+    this.sickFirst = sickFirst;
     this.chosen = chosen;
     const root = { name: null, children: new Map(), type: "" };
     for (const [name, type] of modules) {
@@ -37,7 +27,7 @@ export class Tree {
       else place(root, name, type, wanted(name));
     }
     const nodes = [...(root.model ? [root.model] : []), ...root.children.values()];
-    const kept = nodes.filter((node) => weigh(node, health));
+    const kept = this.#ordered(nodes.filter((node) => weigh(node, health)));
     this.filtered = filtered;
     this.few = modules.length <= FEW_MODULES;
     const focused = this.element.contains(document.activeElement) ? document.activeElement.dataset.name : null;
@@ -47,6 +37,13 @@ export class Tree {
     if (focused !== null) this.element.querySelector(`[data-name="${CSS.escape(focused)}"]`)?.focus();
   }
 
+  /** Sick layers, and those with sick ones inside, before the others; else as the model has them. */
+  #ordered(nodes) {
+    if (!this.sickFirst) return nodes;
+    const rank = (node) => Math.min(rankOf(severity(this.health, node.name)), rankOf(node.below?.level));
+    return [...nodes].sort((a, b) => rank(a) - rank(b));
+  }
+
   #list(nodes) {
     const list = h("ul", {}, ...nodes.slice(0, AT_ONCE).map((node) => this.#node(node)));
     if (nodes.length > AT_ONCE) list.append(h("li", { class: "empty" }, `and ${nodes.length - AT_ONCE} more: filter`));
@@ -54,11 +51,11 @@ export class Tree {
   }
 
   #node(node) {
-    const children = [...node.children.values()].filter((child) => child.kept);
+    const children = this.#ordered([...node.children.values()].filter((child) => child.kept));
     const own = worst(this.health, node.name);
     const why = reasons(this.health, node.name);
-    const worse = ORDER.indexOf(node.below) < Math.min(ORDER.indexOf(own), ORDER.indexOf("healthy"));
-    const below = children.length && worse ? node.below : null;
+    const level = severity(this.health, node.name);
+    const below = children.length && rankOf(node.below?.level) < rankOf(level) ? node.below : null;
     const chosen = this.chosen === node.name;
     const button = h(
       "button",
@@ -70,7 +67,7 @@ export class Tree {
       },
       h("span", { class: "name" }, node.label),
       h("span", { class: "type" }, node.type),
-      badge(own, why),
+      badge(own, level, why || undefined),
       why ? h("span", { class: "why" }, why) : null,
     );
     if (!children.length) return h("li", {}, button);
@@ -89,7 +86,7 @@ export class Tree {
       },
     });
     if (open) inner.append(this.#list(children));
-    const hint = below ? h("span", { class: "below" }, "inside: ", badge(below)) : null;
+    const hint = below ? h("span", { class: "below" }, "inside: ", badge(below.rule, below.level)) : null;
     return h("li", {}, h("div", { class: "parent" }, fold, button, hint), inner);
   }
 }
@@ -108,12 +105,12 @@ function place(root, name, type, wanted) {
 
 /** Whether anything of a node is wanted; notes the worst health below it. */
 function weigh(node, health) {
-  node.below = "unknown";
+  node.below = null;
   let kept = Boolean(node.wanted);
   for (const child of node.children.values()) {
     kept = weigh(child, health) || kept;
-    for (const one of [worst(health, child.name), child.below]) {
-      if (ORDER.indexOf(one) < ORDER.indexOf(node.below)) node.below = one;
+    for (const one of [{ rule: worst(health, child.name), level: severity(health, child.name) }, child.below]) {
+      if (rankOf(one?.level) < rankOf(node.below?.level)) node.below = one;
     }
   }
   node.kept = kept;

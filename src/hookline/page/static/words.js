@@ -1,4 +1,4 @@
-// words: how kinds, statistics, states and findings are called on the page.
+// words: how kinds, statistics, numbers, states and findings are called on the page.
 
 export const KINDS = {
   output: "outputs",
@@ -8,6 +8,8 @@ export const KINDS = {
   param: "parameters",
   param_grad: "gradients of parameters",
   update: "updates of parameters",
+  moment: "moments of an optimizer",
+  moment_sq: "moments of squares of an optimizer",
 };
 
 export const STATS = {
@@ -28,17 +30,35 @@ export const STATS = {
 
 export const LOGARITHMIC = new Set(["std", "l2", "absmax", "ratio"]);
 
+/** Numbers of the training that hookline notes by itself. */
+export const SCALARS = {
+  loss: "loss",
+  lr: "learning rate",
+  grad_norm: "gradient norm",
+  grad_norm_clipped: "clipped gradient norm",
+  weight_decay: "weight decay",
+  loss_scale: "scale of the loss",
+  backwards: "backward calls",
+  accumulated: "backward calls added up",
+  stale_grads: "gradients kept from before",
+  batch_rms: "size of the inputs (RMS)",
+  loaders_begun: "data loaders begun",
+  share: "hookline's share of the time",
+};
+
 // A sign as well as a colour: neither alone tells the whole.
-export const HEALTH = {
-  nan: { sign: "✖", word: "NaN", title: "NaN or Inf" },
-  exploding: { sign: "▲", word: "exploding", title: "exploding" },
-  dead: { sign: "■", word: "dead", title: "dead: outputs are zero" },
-  vanishing: { sign: "▼", word: "vanishing", title: "vanishing gradient" },
-  still: { sign: "‖", word: "not updating", title: "not updating" },
+export const SEVERITIES = {
+  error: { sign: "✖", title: "a defect" },
+  warning: { sign: "▲", title: "very likely a defect" },
+  note: { sign: "◆", title: "worth knowing" },
   healthy: { sign: "●", word: "healthy", title: "healthy" },
   unknown: { sign: "○", word: "not seen", title: "no rows" },
   pending: { sign: "…", word: "not known yet", title: "its health is not known yet" },
 };
+const RANKS = Object.keys(SEVERITIES);
+
+/** Words for rules whose names are no words; a rule of a user's own is called by its name. */
+const RULES = { nan: "NaN", nan_origin: "NaN", still: "not updating", lr: "learning rate" };
 
 export const STATES = {
   running: "running",
@@ -48,12 +68,32 @@ export const STATES = {
   failed: "ended by an exception",
 };
 
-/** The worst that is found of a site; "pending" where nothing has been looked at: that is not healthy. */
+/** The worst that is found of a site: a rule, or "healthy"; "pending" where nothing has been looked at. */
 export function worst(health, site) {
   if (!health) return "pending";
   const findings = health[site];
   if (!findings) return "unknown";
   return findings.length ? findings[0][0] : "healthy";
+}
+
+/** How bad that is. */
+export function severity(health, site) {
+  const first = health?.[site]?.[0];
+  return first ? first[3] : worst(health, site);
+}
+
+/** A place in the order of severities, the worst first; what is not known is no worse than what is healthy. */
+export function rankOf(level) {
+  return Math.min(RANKS.indexOf(level) < 0 ? RANKS.length : RANKS.indexOf(level), RANKS.indexOf("healthy"));
+}
+
+/** Whether a site has any finding. */
+export function isSick(health, site) {
+  return Boolean(health?.[site]?.length);
+}
+
+export function ruleWord(rule) {
+  return SEVERITIES[rule]?.word ?? RULES[rule] ?? String(rule).replaceAll(/[_-]/g, " ");
 }
 
 /** Why a site is not healthy, in words. */
@@ -68,4 +108,10 @@ export function kindName(kind) {
 
 export function statName(stat) {
   return STATS[stat] ?? stat ?? "numbers";
+}
+
+/** How a number of the training is called: those of several groups have a number. */
+export function scalarName(name) {
+  const [first, group] = name.split("/");
+  return group !== undefined && /^\d+$/.test(group) && SCALARS[first] ? `${SCALARS[first]} of group ${group}` : (SCALARS[name] ?? name);
 }

@@ -72,6 +72,10 @@ class Adapter(ABC):
     def compiled(self, model: Model) -> AbstractContextManager[tuple[Any, Any]]:
         """A block with (the model to attach to, a function of x that runs it compiled)."""
 
+    def train_with_momentum(self, model: Model, x: Array, weights: Array, steps: int) -> None:
+        """The same with a momentum of 0.5, where what the framework's optimizers keep is read."""
+        raise NotImplementedError
+
     def run(self, model: Model, x: Array) -> Array:
         """model(x), without a backward."""
         return self.array(model(self.tensor(x)))

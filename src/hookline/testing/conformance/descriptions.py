@@ -89,6 +89,19 @@ def steps_of_an_optimizer_are_heard(adapter: Adapter) -> None:
         np.testing.assert_allclose(update["l2"], 0.1 * grad["l2"], rtol=1e-4)
 
 
+@check("watch", "watch_params", "watch_moments")
+def what_an_optimizer_keeps_is_told_on_request(adapter: Adapter) -> None:
+    model = adapter.build("mlp")
+    with hookline.watch(model, params=True, moments=True, progress=False) as w:
+        adapter.train_with_momentum(model, reference.X, reference.LOSS, steps=2)
+    for own in adapter.parameters.values():
+        first, second = w.rows(own, kind="param_grad")
+        begun, followed = w.rows(own, kind="moment")
+        np.testing.assert_allclose(begun["mean"], first["mean"], rtol=1e-5)
+        np.testing.assert_allclose(begun["l2"], first["l2"], rtol=1e-5)
+        np.testing.assert_allclose(followed["mean"], 0.5 * first["mean"] + second["mean"], rtol=1e-4)
+
+
 @check("watch")
 def an_untrained_model_is_watched_call_by_call(adapter: Adapter) -> None:
     model = adapter.build("shared")

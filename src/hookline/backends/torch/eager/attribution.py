@@ -7,6 +7,8 @@ line of code is noted in the same way, if somebody asks for it.
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import sys
 from bisect import bisect_right
 from functools import lru_cache
@@ -24,6 +26,8 @@ LIMIT = 2**18
 
 TORCH = str(Path(nn.__file__).parents[1])
 HERE = str(Path(hookline.errors.__file__).parent)
+BETWEEN = (contextlib.__file__, functools.__file__)
+"""What stands on the stack between a user's line and the library that it calls: decorators."""
 MODELS = tuple(str(Path(HERE, folder)) for folder in ("testing", "examples"))
 """Folders of hookline in which there are models."""
 
@@ -88,8 +92,8 @@ def is_own(code: CodeType) -> bool:
 
 @lru_cache(maxsize=4096)
 def is_library(file: str) -> bool:
-    """Whether code in this file is torch's or hookline's, not the model's."""
-    return file.startswith((TORCH, "<frozen")) or _is_hooklines(file)
+    """Whether code in this file is torch's, hookline's or Python's own that calls them, not the model's."""
+    return file.startswith((TORCH, "<frozen")) or file in BETWEEN or _is_hooklines(file)
 
 
 @lru_cache(maxsize=4096)

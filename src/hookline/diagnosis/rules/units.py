@@ -1,0 +1,223 @@
+"""Units that do nothing: dead, saturated, all alike, or an output that never changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from hookline.diagnosis.finding import Finding
+from hookline.diagnosis.measures import Array, median, recent, since, zeros_share
+from hookline.diagnosis.registry import found, rule
+from hookline.diagnosis.training import Seen, Training
+
+WINDOW = 10
+"""Units are dead that did nothing at all of so many records."""
+ENOUGH = 3
+HALF, MOST = 0.5, 0.8
+"""The share of a layer's units that have to be dead for a note, and for a warning: half of them is common."""
+ZEROS = 0.98
+"""The share of outputs of a ReLU that are zero."""
+RELUS = ("ReLU", "ReLU6", "Threshold", "Hardtanh")
+LAYERS = ("Linear", "Conv", "LazyLinear", "LazyConv")
+FLAT = {"Tanh": 0.02, "Sigmoid": 0.005}
+"""The mean derivative below which an activation is saturated; at 0 they are 1 and 0.25."""
+FLAT_AT_FIRST = {"Tanh": 0.1, "Sigmoid": 0.02}
+"""The same from the first record on: what was learnt may be sharp, what was not should not be."""
+GATES = ("gate", "attn", "attention", "se.", "squeeze", "excit", "prob")
+
+
+@rule(
+    "dead_units",
+    advice="Look at its bias and at what comes into it; try a lower learning rate, another "
+    "initialisation or a leaky "
+    "activation.",
+)
+def dead_units(training: Training) -> Iterator[Finding]:
+    """Units of a layer put out zero for every sample, so that no gradient comes to them again.
+
+    When: 98 % of the outputs of a ReLU are zero at all of the last records; or half of a layer's units (80 % for
+    a warning) had no gradient, neither in the weight nor in the bias, at ten records in a row. Zeros by the
+    sample are healthy: half of what leaves a ReLU is zero. Why it can be wrong: rows tell how many units had no
+    gradient at a step, not which: units that take turns look dead if never more than half of them are at work.
+    """
+    told = set()
+    for one in training.trained("output"):
+        if training.type_of(one.site) not in RELUS or len(one.steps) < ENOUGH or not one.stats["count"].all():
+            continue
+        zeros = zeros_share(one.stats)
+        first = since(zeros >= ZEROS)
+        if first is not None and len(one.steps) - first >= ENOUGH:
+            told.add(one.site)
+            share = recent(zeros)
+            yield found(
+                one.site,
+                one.steps[first],
+                f"{'all' if share == 1 else f'{share:.1%}'} of its outputs are zero, for every batch",
+                severity="error" if share == 1 else "warning",
+                confidence=0.95,
+                rows=[(one.site, "output")],
+                share=share,
+            )
+    yield from _by_gradients(training, told)
+
+
+def _by_gradients(training: Training, told: set[str]) -> Iterator[Finding]:
+    """Layers whose activation is no module: units without a gradient, neither in the bias nor in their weights."""
+    grads = {one.site: one for one in training.curves("param_grad")}
+    layers = [name for name in grads if name.endswith("bias") and training.type_of(name).startswith(LAYERS)]
+    layers = sorted(
+        (name for name in layers if f"{name.removesuffix('bias')}weight" in grads),
+        key=lambda name: training.place(name),
+    )
+    for place, name in enumerate(layers):
+        bias, weight = grads[name], grads[f"{name.removesuffix('bias')}weight"]
+        steps, quiet = _idle(bias, weight)
+        if len(steps) < WINDOW or not bias.stats["count"][-1] > 1:
+            continue
+        share = float(quiet[-WINDOW:].min())
+        # Nothing at all may have other reasons, behind it. Here it is the cause: the next layer gets zeros.
+        if share < HALF or (share == 1 and not _gets_zeros(grads, layers[place + 1 : place + 2])):
+            continue
+        first = since(quiet >= share, 1.0)
+        if first is None or _follows_a_dead_one(training, name, told):
+            continue
+        units = int(bias.stats["count"][-1])
+        dead = round(share * units)
+        much = "all" if dead == units else f"{dead} of"
+        yield found(
+            training.owner(name),
+            steps[first],
+            f"{much} its {units} units are dead: they have no gradient at any of the last "
+            f"{len(steps) - first} records",
+            severity="warning" if share >= MOST else "note",
+            confidence=0.8 if share < 1 else 0.9,
+            rows=[(name, "param_grad"), (weight.site, "param_grad")],
+            share=share,
+            units=units,
+        )
+
+
+def _gets_zeros(grads: dict[str, Seen], following: list[str]) -> bool:
+    """Whether the next layer has a gradient in its bias and none in its weight: what comes into it is zero."""
+    for name in following:
+        bias, weight = grads[name], grads[f"{name.removesuffix('bias')}weight"]
+        return recent(bias.stats["absmax"]) > 0 and recent(weight.stats["absmax"]) == 0
+    return False
+
+
+def _follows_a_dead_one(training: Training, name: str, told: set[str]) -> bool:
+    """Whether the activation right after a layer was told to be dead."""
+    place = training.place(name)
+    return any(training.place(site) == place + 1 for site in told)
+
+
+def _idle(bias: Seen, weight: Seen) -> tuple[Array, Array]:
+    """The share of units without a gradient, at the steps that both have."""
+    steps, of_bias, of_weight = np.intersect1d(bias.steps, weight.steps, return_indices=True)
+    quiet = np.minimum(zeros_share(bias.stats)[of_bias], zeros_share(weight.stats)[of_weight])
+    return steps, quiet
+
+
+@rule(
+    "constant_output",
+    advice="Look at what comes into it and at its weights: are they zero, or did it run on a constant?",
+)
+def constant_output(training: Training) -> Iterator[Finding]:
+    """A layer puts out one and the same number everywhere, for all samples and units, while others do not.
+
+    When: the standard deviation of its output is 0 over the last records, and three of them, with more than one
+    value; layers that run before it vary. Dead ReLUs are told by another rule. Why it can be wrong: a layer is
+    zero on purpose (a mask, a branch that is switched off).
+    """
+    varied = False
+    told: list[str] = []
+    for one in training.trained("output"):
+        std, count = one.stats["std"], one.stats["count"]
+        flat = (std <= 1e-7 * one.stats["absmax"]) & (count > 1) & (one.stats["nan"] + one.stats["inf"] == 0)
+        first = since(flat) if len(one.steps) >= ENOUGH else None
+        if first is None or len(one.steps) - first < ENOUGH:
+            varied = varied or bool((std > 0).any())
+            continue
+        is_inner = any(one.site == "" or site.startswith(f"{one.site}.") for site in told)
+        told.append(one.site)
+        if (varied or training.place(one.site) == 0) and training.type_of(one.site) not in RELUS and not is_inner:
+            value = recent(one.stats["mean"])
+            yield found(
+                one.site,
+                one.steps[first],
+                f"every number that it puts out is {value:.3g}, whatever comes in",
+                confidence=0.8 if one.site in training.leaves else 0.7,
+                rows=[(one.site, "output")],
+                value=value,
+            )
+
+
+@rule("symmetric", advice="Initialise it with random numbers, nn.init.kaiming_uniform_ say.")
+def symmetric(training: Training) -> Iterator[Finding]:
+    """All weights of a layer are one and the same number: its units do the same and learn the same.
+
+    When: the first record of a weight matrix that gets gradients has a standard deviation of 0 and is not zero;
+    or it is zero and stays so. Zero at the start alone is healthy: the last layer of a branch, LoRA's B. Why it
+    can be wrong: a layer that averages on purpose, and is trained.
+    """
+    trained = {one.site for one in training.curves("param_grad")}
+    shapes = training.wiring.params
+    for one in training.curves("param"):
+        dims = len(shapes[one.site].shape) if one.site in shapes else 2 if one.site.endswith("weight") else 1
+        kind = training.type_of(one.site)
+        if one.site not in trained or dims < 2 or "Norm" in kind or one.stats["count"][0] < 4:
+            continue
+        same = one.stats["std"] <= 1e-7 * one.stats["absmax"]
+        if not same[0] or (shapes and one.site not in shapes):
+            continue
+        if one.stats["absmax"][0] > 0:
+            value = one.stats["mean"][0]
+            yield found(
+                one.site,
+                one.steps[0],
+                f"all of its {int(one.stats['count'][0]):,} weights are {value:.3g} at the start: its "
+                "units can't become different",
+                confidence=0.9,
+                rows=[(one.site, "param")],
+                value=value,
+            )
+        elif len(one.steps) >= WINDOW and not one.stats["absmax"].any():
+            why = "all of its weights are zero and stay so: nothing comes through, and no gradient moves them"
+            yield found(one.site, one.steps[0], why, confidence=0.8, rows=[(one.site, "param")], value=0.0)
+
+
+@rule(
+    "saturated",
+    advice="Scale what comes into it, put a norm in front of it, initialise with smaller weights or "
+    "lower the learning rate.",
+)
+def saturated(training: Training) -> Iterator[Finding]:
+    """A tanh or sigmoid is flat where nearly all of its inputs are: no gradient comes through.
+
+    When: the mean derivative, which follows from mean and norm of the output (1 - y², y - y²), is below 0.02
+    (tanh) or 0.005 (sigmoid) over the last records, or below 0.1 and 0.02 from the first one on. Gates and the
+    model's last activation saturate by design and are left out. Why it can be wrong: a gate that is not called
+    one.
+    """
+    outputs = list(training.trained("output"))
+    last = max((training.place(one.site) for one in outputs if one.site in training.leaves), default=-1)
+    for one in outputs:
+        kind = training.type_of(one.site)
+        if kind not in FLAT or len(one.steps) < ENOUGH:
+            continue
+        if training.place(one.site) == last or any(word in one.site.lower() for word in GATES):
+            continue
+        square = one.stats["l2"] ** 2 / np.maximum(one.stats["count"], 1)
+        slope = 1 - square if kind == "Tanh" else one.stats["mean"] - square
+        first = 0 if (slope < FLAT_AT_FIRST[kind]).all() else since(slope < FLAT[kind])
+        if first is not None and len(one.steps) - first >= ENOUGH:
+            yield found(
+                one.site,
+                one.steps[first],
+                f"it is saturated: the mean slope of the {kind} is {max(recent(slope), 0):.2g}, so "
+                "hardly any gradient comes through",
+                confidence=0.8,
+                rows=[(one.site, "output")],
+                slope=median(slope[first:]),
+            )
