@@ -1,6 +1,7 @@
 # make demo   the main job, on a small model       make test    everything that must hold
 # make check  style and types only                 make bench   timings beside other tools
 # make bench-diagnosis   what `hookline run` says of broken and healthy trainings: docs/diagnosis.md
+# make bench-diff      what `hookline.diff` says of models that part, and of equal ones: docs/diff.md
 # make bench-peers     the same work with hookline and other tools: docs/peers.md
 # make test-trainers   the callbacks in real fastai, Lightning, transformers, Accelerate and Keras
 # make test-browser    the page and the report in a real Chromium
@@ -30,7 +31,7 @@ FRAMEWORKS := $(patsubst $(SUITES)/frameworks/%/requirements.txt,%,$(wildcard $(
 
 # Modules of tests that mostly compile or start processes, or took 8 s of processor time or more. `make test-quick` has
 # all the others.
-SLOW := test_blocks.py test_cli.py test_compiled.py test_compiled_gradients.py test_compiled_zoo.py \
+SLOW := test_bench_diff.py test_blocks.py test_cli.py test_compiled.py test_compiled_gradients.py test_compiled_zoo.py \
 	test_demo.py test_doctor.py test_export.py test_findings.py test_files.py test_findings_outputs.py test_fuzz_runs.py \
 	test_hostile_runs.py test_interrupts.py test_law.py test_law_compiled.py test_leaving.py test_lifetimes.py \
 	test_lines_laws.py test_lines_reduce.py test_operators_compiled.py test_order.py test_page.py test_page_lasting.py \
@@ -64,7 +65,7 @@ WHEELS := .venv-wheels
 VERSION := $(shell sed -n 's/^__version__ = "\(.*\)"$$/\1/p' src/hookline/version.py)
 
 .PHONY: setup demo test test-quick test-trainers test-frameworks test-versions test-sinks test-browser \
-	test-sanitized check style types dist sdist wheels docs is-tagged notes bench bench-diagnosis bench-peers clean
+	test-sanitized check style types dist sdist wheels docs is-tagged notes bench bench-diagnosis bench-diff bench-peers clean
 .SECONDARY:
 
 setup: $(READY)
@@ -217,6 +218,10 @@ bench: setup
 # Writes docs/diagnosis.md.
 bench-diagnosis: setup
 	$(BIN)/python -m bench.diagnosis --repaired --write
+
+# Writes a section of docs/diff.md.
+bench-diff: setup
+	$(BIN)/python -m bench.diff --write
 
 # Other tools, in an environment of their own. None of them may bring another torch, or CUDA.
 $(PEERS_READY): bench/requirements.txt constraints.txt

@@ -1,0 +1,1 @@
+"""Networks: the references of the pairs, small and by hand."""
