@@ -17,6 +17,7 @@ from hookline.backends.mindspore import (
     describe,
     gradients,
     modules,
+    neutral,
     ops,
     optimizers,
     parameters,
@@ -71,6 +72,7 @@ class MindSporeBackend(IdentityGradients, DescribeByRunning, Defaults):
     fitted = staticmethod(values.fitted)
     read_weight = staticmethod(values.snapshot)
     write_weight = staticmethod(values.write_weight)
+    forms_of = staticmethod(neutral.forms_of)
     dtype = staticmethod(values.dtype_of)
     zeros = staticmethod(describe.zeros)
     random_input = staticmethod(describe.random_input)

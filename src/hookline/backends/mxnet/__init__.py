@@ -32,6 +32,7 @@ from hookline.backends.mxnet import (
     describe,
     gradients,
     modules,
+    neutral,
     ops,
     optimizers,
     parameters,
@@ -61,6 +62,7 @@ class MxnetBackend(IdentityGradients, DescribeByRunning, Defaults):
     tensors_of = staticmethod(parameters.tensors_of)
     read_weight = staticmethod(values.snapshot)
     write_weight = staticmethod(values.write_weight)
+    forms_of = staticmethod(neutral.forms_of)
     gradient = staticmethod(parameters.gradient)
     hear_parameters = staticmethod(parameters.hear_parameters)
     hear_steps = staticmethod(optimizers.hear_steps)

@@ -33,6 +33,11 @@ def own_parameters(block: Any) -> dict[str, Any]:
     return found
 
 
+def layout(block: Any) -> str:
+    """The order of axes of a convolution: "NCHW", "NHWC"; a block tells nobody."""
+    return str(block._kwargs["layout"])
+
+
 def is_state(parameter: Any) -> bool:
     """Whether a Parameter is no weight but a running statistic, as those of BatchNorm."""
     return not parameter._differentiable
