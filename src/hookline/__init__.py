@@ -21,6 +21,11 @@ _HOME = {
     "diagnosis.registry": ("found", "rule"),
     "diagnosis.training": ("Scalar", "Training"),
     "diagnosis.verdict": ("Verdict", "verdict"),
+    "diffs.compare": ("diff",),
+    "diffs.found": ("Cause", "Diff", "Measure", "SiteDiff"),
+    "diffs.mapping": ("Map", "read_map", "write_map"),
+    "diffs.proposing": ("propose_map",),
+    "diffs.weights": ("load_weights", "save_weights"),
     "errors": (
         "FindingRaised",
         "ForwardError",
@@ -145,6 +150,17 @@ if TYPE_CHECKING:
     from hookline.diagnosis.training import Training as Training
     from hookline.diagnosis.verdict import Verdict as Verdict
     from hookline.diagnosis.verdict import verdict as verdict
+    from hookline.diffs.compare import diff as diff
+    from hookline.diffs.found import Cause as Cause
+    from hookline.diffs.found import Diff as Diff
+    from hookline.diffs.found import Measure as Measure
+    from hookline.diffs.found import SiteDiff as SiteDiff
+    from hookline.diffs.mapping import Map as Map
+    from hookline.diffs.mapping import read_map as read_map
+    from hookline.diffs.mapping import write_map as write_map
+    from hookline.diffs.proposing import propose_map as propose_map
+    from hookline.diffs.weights import load_weights as load_weights
+    from hookline.diffs.weights import save_weights as save_weights
     from hookline.errors import FindingRaised as FindingRaised
     from hookline.errors import ForwardError as ForwardError
     from hookline.errors import HookError as HookError

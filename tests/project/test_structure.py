@@ -13,13 +13,14 @@ from hookline import rows
 from tests.support.paths import ROOT, SOURCE
 
 BASE = {
-    *{"alone", "audit", "background", "bins", "branches", "choosing", "errors", "globs", "guard", "leaving"},
+    *{"alone", "audit", "background", "bins", "branches", "bundle", "choosing", "errors", "globs", "guard", "leaving"},
     *{"histograms", "optional", "reporting", "rows", "schedule", "site", "tables", "trees", "version", "wiring"},
 }
 MAY_USE = {
     **{name: set() for name in BASE},
     "background": {"errors", "leaving", "rows"},
     "leaving": {"reporting"},
+    "bundle": {"errors"},
     "choosing": {"errors", "rows"},
     "optional": {"errors"},
     "schedule": {"errors"},
@@ -40,6 +41,7 @@ MAY_USE = {
     "watching": BASE
     | {"backends", "diagnosis", "hooks", "lines", "plots", "recording", "runfiles", "runs", "sinks"},
     "diagnosis": BASE,
+    "diffs": BASE | {"backends", "hooks", "plots", "recording", "runs"},
     "page": BASE | {"diagnosis", "runs"},
     "probing": BASE | {"backends", "diagnosis", "hooks", "summaries"},
     "summaries": BASE | {"backends", "hooks"},
@@ -222,6 +224,8 @@ def test_public_names_are_the_agreed_ones():
             *["Script", "Watching", "watching"],
             *["diagnose", "rule", "found", "Training", "verdict", "Verdict", "FindingRaised", "TrainingStopped"],
             *["probe", "Probed", "Scalar", "Wiring"],
+            *["diff", "Diff", "SiteDiff", "Measure", "Cause", "Map", "read_map", "write_map", "propose_map"],
+            *["load_weights", "save_weights"],
             *["summary", "Summary", "trace", "Trace", "source"],
             *["dummy_eval", "model_sizes", "num_features_model", "has_params", "total_params", "layer_info"],
             *["module_summary"],

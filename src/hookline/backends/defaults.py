@@ -18,7 +18,9 @@ from numpy.typing import NDArray
 
 from hookline.backends import arrays
 from hookline.backends.capabilities import Framework
+from hookline.backends.chance import keep_chance
 from hookline.backends.gate import Gate
+from hookline.backends.neutral import Forms
 from hookline.backends.nouns import Model, Module, Tensor
 from hookline.backends.operators import Operator, OpListener
 from hookline.backends.protocol import Address, HeardLoss, Label, NumbersListener
@@ -79,6 +81,30 @@ class Defaults(Immediate):
 
     # Taps that few frameworks have a way for
 
+    def tensors_of(self, model: Model) -> dict[str, Any]:
+        """Every parameter and buffer by its dotted name."""
+        raise NotImplementedError
+
+    def dtype_of(self, tensor: Tensor) -> str:
+        return str(self.host(tensor).dtype)
+
+    def keep_as_it_is(self, undoing: Undoing, model: Model) -> None:
+        keep_chance(undoing)
+        for weight in self.tensors_of(model).values():
+            undoing.noted(self.write_weight, weight, self.read_weight(weight))
+
+    def random_state(self) -> Any:
+        return None
+
+    def restore_random(self, state: Any) -> None:
+        return None
+
+    def same_random(self, one: Any, other: Any) -> bool:
+        return True
+
+    def graph_free(self) -> AbstractContextManager[Any]:
+        return nullcontext()
+
     def place_state_hook(
         self, undoing: Undoing, module: Module, when: tuple[str, str], fn: Callable[..., Any], label: Label
     ) -> None:
@@ -103,6 +129,9 @@ class Defaults(Immediate):
     def write_weight(self, tensor: Tensor, data: Any) -> None:
         """Has a parameter hold `data`."""
         raise self.framework.unsupported("edit_weights")
+
+    def forms_of(self, module: Module) -> Forms:
+        return {}
 
     def held_weights(self, model: Model, tensors: dict[str, Any]) -> list[PlainWeight]:
         once = {id(tensor): tensor for tensor in tensors.values()}
@@ -195,6 +224,13 @@ class Defaults(Immediate):
 
     def fetched(self, tensors: list[Any]) -> list[Any]:
         return [self.host(tensor).reshape(-1) for tensor in tensors]
+
+    def bytes_of(self, tensor: Tensor) -> NDArray[Any] | None:
+        array = tensor if isinstance(tensor, np.ndarray) else self.host(self.detached(tensor))
+        return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+
+    def hashed_on_device(self, tensor: Tensor) -> Any:
+        return None
 
     # No forward is repeated
 

@@ -11,12 +11,15 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol
 
+from numpy.typing import NDArray
+
 from hookline.backends.capabilities import Framework
 from hookline.backends.facts import ModuleFact, RunFacts
 from hookline.backends.gate import Gate
 from hookline.backends.hearing import HeardLoss as HeardLoss
 from hookline.backends.hearing import Hearing as Hearing
 from hookline.backends.hearing import NumbersListener as NumbersListener
+from hookline.backends.neutral import Forms
 from hookline.backends.nouns import Address as Address
 from hookline.backends.nouns import GradSink as GradSink
 from hookline.backends.nouns import JointSink as JointSink
@@ -113,6 +116,15 @@ class Values(Protocol):
     def nbytes(self, tensor: Tensor) -> int:
         """The bytes that a tensor's elements take."""
 
+    def host(self, tensor: Tensor) -> NDArray[Any]:
+        """The values as a numpy array, in the tensor's own memory where that is possible."""
+
+    def from_host(self, array: NDArray[Any]) -> Tensor:
+        """A tensor with a copy of these values."""
+
+    def dtype_of(self, tensor: Tensor) -> str:
+        """The name of a tensor's dtype: "float32"."""
+
     def device(self, device: Any) -> Any:
         """The framework's device from one, from its name, or None."""
 
@@ -153,6 +165,13 @@ class Statistics(Protocol):
 
     def fetched(self, tensors: list[Tensor]) -> list[Any]:
         """Tensors of 64-bit integers as flat numpy arrays, with one transfer for each device."""
+
+    def bytes_of(self, tensor: Tensor) -> NDArray[Any] | None:
+        """The bytes of the values in the order of their indices, to be hashed; None where they are on a device."""
+
+    def hashed_on_device(self, tensor: Tensor) -> Tensor | None:
+        """The fingerprint of its bits (`hashing.py`) as one 64-bit integer there, not waited for; None where there
+        are no bits to be had."""
 
 
 class GradientTaps(Protocol):
@@ -295,6 +314,35 @@ class Training(Protocol):
         """The number of this process among those that train together."""
 
 
+class Repeating(Protocol):
+    """A model that is run several times, each time like the first; `defaults.Defaults` knows of no randomness."""
+
+    def keep_as_it_is(self, undoing: Undoing, model: Model) -> None:
+        """Until the undoing the model may be run; then it is what it was, and so is all randomness."""
+
+    def random_state(self) -> Any:
+        """The state of the random numbers; None where the framework has none of its own."""
+
+    def restore_random(self, state: Any) -> None:
+        """Goes on with the random numbers of `state`."""
+
+    def same_random(self, one: Any, other: Any) -> bool:
+        """Whether two states give the same random numbers."""
+
+    def graph_free(self) -> AbstractContextManager[Any]:
+        """A block in which nothing is kept for a backward."""
+
+
+class Carrying(Protocol):
+    """Weights that go from one framework to another; `neutral.py` says how they lie in between."""
+
+    def forms_of(self, module: Module) -> Forms:
+        """How a module's own weights are kept in a neutral file; those that it does not name, as they are."""
+
+    def write_weight(self, tensor: Tensor, data: Tensor) -> None:
+        """Has a parameter or buffer hold other numbers."""
+
+
 class Auditing(Protocol):
     """What the audit of a recording asks."""
 
@@ -380,6 +428,8 @@ class Backend(
     Compiling,
     Recomputation,
     Training,
+    Repeating,
+    Carrying,
     Wires,
     Hearing,
     Auditing,

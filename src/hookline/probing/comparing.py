@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from hookline.probing.guarding import same_bits
+from hookline.backends.torch.guarding import same_bits
 
 ROUNDING = 64
 """How many of the dtype's smallest steps, relative to the largest number, are rounding: an FFT mixes that much."""

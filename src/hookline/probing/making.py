@@ -18,7 +18,7 @@ from hookline.diagnosis.finding import Finding
 from hookline.errors import ForwardError, InvalidArgument
 from hookline.hooks.session import Session
 from hookline.probing import probes
-from hookline.probing.guarding import guard
+from hookline.backends.torch.guarding import guard
 from hookline.probing.inputs import Inputs, candidates
 from hookline.probing.probed import Probed
 from hookline.probing.registry import PROBES, CantProbe

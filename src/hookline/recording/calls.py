@@ -16,7 +16,11 @@ ONE_ARGUMENT: tuple[Any, dict[str, Any]] = ((ONE,), {})
 
 
 class Call(Recorded):
-    """One call of a site: what went in, what came out, and their gradients."""
+    """One call of a site: what went in, what came out, and their gradients.
+
+    `order` is its place among all calls that were recorded, `ended` its place in the order in which they ended:
+    there a module comes after its parts.
+    """
 
     # Defaults of the class, not set in __init__: a call is made on every event, and most have few of these.
     _output: Any = MISSING
@@ -35,7 +39,7 @@ class Call(Recorded):
     def __init__(self, site: str, order: int, store: Store | None = None) -> None:
         # The name, not the SiteRecord: a cycle would keep a dropped recording's memory until gc runs.
         self.site = site
-        self.order = order
+        self.order = self.ended = order
         self._store = store
 
     @property
@@ -123,6 +127,8 @@ class SiteRecord(Recorded):
 
     op = ""
     """The operator's name, `aten.convolution`, where the site is one and no module."""
+    type = ""
+    """The name of the module's class; empty where it is not known."""
     # Defaults of the class, as those of Call: there is a site for every module.
     why: str | None = None
     _remark: str | None = None  # what looking may have changed

@@ -128,16 +128,17 @@ def _plain_class(name: str, keys: tuple[str, ...], is_tuple: bool) -> Any:
 
 
 def _site_from_json(saved: dict[str, Any], tensors: Any) -> SiteRecord:
-    names = [saved["name"], *saved["aliases"], saved.get("op", ""), saved["why"] or ""]
+    names = [saved["name"], *saved["aliases"], saved.get("op", ""), saved.get("type", ""), saved["why"] or ""]
     if not all(isinstance(name, str) for name in names):
         raise ValueError("a site has a name that is no text")
     site = SiteRecord(saved["name"], tuple(saved["aliases"]), None)
     site.why = saved["why"]
-    site.op = saved.get("op", "")  # older files have none
+    site.op, site.type = saved.get("op", ""), saved.get("type", "")  # older files have none
     if saved["param_grads"] is not None:
         site._param_grads = _tree(saved["param_grads"], tensors)
     for entry in saved["calls"]:
         call = Call(site.name, entry["order"])
+        call.ended = entry.get("ended", call.order)  # older files have none
         for name in (*TREES, *GRADS):
             if name in entry:
                 setattr(call, name, _tree(entry[name], tensors))

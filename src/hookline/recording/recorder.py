@@ -57,6 +57,7 @@ class Recorder(Enterable, Undoing):
         self._session = Session()
         self._signal = StopForward()
         self._order = itertools.count()
+        self._ends = itertools.count()
         self._number = self._session.number
         self._tensor = backend.tensor
         self._in_recompute, self._backward_number = backend.in_recompute, backend.backward_number
@@ -167,6 +168,7 @@ class _SiteRecorder:
         self.target = target
         self.store = store = recorder._store
         self.record = SiteRecord(target.name, target.aliases, store)
+        self.record.type = type(target.module).__name__
         if recorder._rank is not Rank.OBSERVE:
             self.rank = recorder._rank
 
@@ -281,6 +283,7 @@ class _FullRecorder(SiteTap, _SiteRecorder):
             call._output = store.copy(output)
         else:
             call._output = store.tree(output, record.name)
+        call.ended = next(recorder._ends)
         if not record._calls:  # it has no others: see `SiteRecord.calls`
             recorder.recording._fire(record)
         record._calls.append(call)

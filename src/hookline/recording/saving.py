@@ -81,13 +81,14 @@ def _site_to_json(site: SiteRecord, writer: _Writer) -> dict[str, Any]:
         "aliases": site.aliases,
         "why": site.why,
         "op": site.op,
+        "type": site.type,
         "calls": [_call_to_json(call, writer) for call in site.calls],
         "param_grads": None if site._param_grads is None else writer.tree(loaded(site._param_grads)),
     }
 
 
 def _call_to_json(call: Call, writer: _Writer) -> dict[str, Any]:
-    saved: dict[str, Any] = {"order": call.order}
+    saved: dict[str, Any] = {"order": call.order, "ended": call.ended}
     for name in TREES:
         if (value := getattr(call, name)) is not MISSING:
             saved[name] = writer.tree(loaded(value))

@@ -109,17 +109,23 @@ def _kind_of_memory(tensor: torch.Tensor) -> str | None:
     return None if tensor.layout is torch.strided else str(tensor.layout).removeprefix("torch.").strip("_")
 
 
-def borrow(undoing: Undoing, model: nn.Module, parameter: StandIn | None, buffer: StandIn) -> None:
-    """Puts stand-ins in place of the model's tensors; after the undoing all it holds is what it was.
-
-    Attributes that a forward sets, lists and dicts that it fills, modes and the random state go back too.
-    """
+def keep_attributes(undoing: Undoing, model: nn.Module) -> None:
+    """At the undoing, attributes, lists and dicts of modules and all random numbers are what they are now."""
     keep_chance(undoing, (vars(module) for module in model.modules()))
     undoing.noted(torch.set_rng_state, torch.get_rng_state())
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         undoing.noted(torch.cuda.set_rng_state_all, torch.cuda.get_rng_state_all())
     for module in list(model.modules()):
         undoing.noted(_restore, module, _snapshot(module))
+
+
+def borrow(undoing: Undoing, model: nn.Module, parameter: StandIn | None, buffer: StandIn) -> None:
+    """Puts stand-ins in place of the model's tensors; after the undoing all it holds is what it was.
+
+    Attributes that a forward sets, lists and dicts that it fills, modes and the random state go back too.
+    """
+    keep_attributes(undoing, model)
+    for module in list(model.modules()):
         forget_compiled(module)
         state = vars(module)
         _swap(state.get("_buffers"), buffer)

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
-from hookline.backends.torch.fakes.standins import borrow
+from hookline.backends.torch.fakes.standins import borrow, keep_attributes
 from hookline.backends.undoing import Undoing
 from hookline.trees import leaves
 
@@ -23,14 +23,27 @@ def guard(undoing: Undoing, model: nn.Module, *, weights: bool) -> None:
     borrow(undoing, model, None, lambda tensor: tensor)
     for module in model.modules():  # TorchScript's do not keep it among their attributes
         undoing.noted(setattr, module, "training", module.training)
-    for tensor in {id(one): one for one in held(model)}.values():
-        if weights or not isinstance(tensor, nn.Parameter):
-            _keep(undoing, tensor)
+    _keep_tensors(undoing, model, weights=weights)
     if weights:
         for parameter in model.parameters():
             undoing.noted(_put_grad, parameter, parameter.grad)
             undoing.noted(parameter.requires_grad_, parameter.requires_grad)
             parameter.grad = None  # a forward that calls backward makes new ones, and leaves the old alone
+
+
+def keep_as_it_is(undoing: Undoing, model: nn.Module) -> None:
+    """The same for a run as users do it, compiled code included; gradients of parameters begin at None."""
+    keep_attributes(undoing, model)
+    _keep_tensors(undoing, model, weights=False)
+    for parameter in model.parameters():
+        undoing.noted(_put_grad, parameter, parameter.grad)
+        parameter.grad = None
+
+
+def _keep_tensors(undoing: Undoing, model: nn.Module, *, weights: bool) -> None:
+    for tensor in {id(one): one for one in held(model)}.values():
+        if weights or not isinstance(tensor, nn.Parameter):
+            _keep(undoing, tensor)
 
 
 def held(model: nn.Module) -> Iterator[torch.Tensor]:

@@ -1,0 +1,61 @@
+"""Births: of the calls that got the reference's values, those that made something else of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from hookline.diffs.measures import coarser
+from hookline.diffs.reading import Key, Side
+from hookline.diffs.tolerance import Tolerance, exceeded
+from hookline.diffs.ways import Born, Isolated
+
+
+@dataclass(frozen=True)
+class Birth:
+    """An error that a call adds: which call, by how much, and what rounding alone may add.
+
+    `before` is the part at which it shows when the call's own code hands it other values; "" where it shows in
+    the call's output.
+    """
+
+    site: str
+    call: int
+    error: float
+    tolerance: float
+    metric: str
+    before: str = ""
+    misfit: str = ""
+    differs: bool = True
+
+    @property
+    def key(self) -> Key:
+        """The output of the call whose code it is."""
+        return Key(self.site, "output", self.call)
+
+
+def births(way: Isolated, floor: Tolerance, step: str) -> Iterator[Birth]:
+    """What each call adds, in the order of the run; `step` is the coarsest dtype that is meant."""
+    for event in way.events:
+        yield from _births(event, way.reference, floor, step)
+
+
+def _births(event: Born, reference: Side, floor: Tolerance, step: str) -> Iterator[Birth]:
+    before = event.at.site if event.at is not None else ""
+    if event.extra:
+        caller = event.visit.caller
+        owner = event.visit if caller is None else caller
+        yield Birth(
+            owner.site, owner.call, float("inf"), 0.0, "max_rel", event.visit.site, f"{event.misfit} in B's place"
+        )
+        return
+    if event.misfit:
+        yield Birth(event.visit.site, event.visit.call, float("inf"), 0.0, "max_rel", before, event.misfit)
+        return
+    leaves = reference.leaves(event.key)
+    for at, gap in enumerate(event.apart):
+        scale = reference.scale(event.key, at)
+        dtype = coarser(reference.dtype(leaves[at]), step)
+        bound = floor.bound(event.key, at, scale, dtype, int(reference.array(leaves[at]).size))
+        differs, error, allowed, metric = exceeded(gap, bound, scale)
+        yield Birth(event.visit.site, event.visit.call, error, allowed, metric, before, differs=differs)

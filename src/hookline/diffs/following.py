@@ -1,0 +1,99 @@
+"""Following: a forward of a model whose calls are looked at and changed, one by one, beside a reference.
+
+A `Way` says what becomes of the tensors that arrive at a call and that leave it; `follow` takes it along.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from hookline.backends.protocol import Backend, FunctionTap, Label, Model, Module, Needs, Placement, Rank
+from hookline.backends.undoing import Undoing
+from hookline.diffs.reading import leaves_of
+from hookline.hooks.select import ModuleTree
+from hookline.hooks.session import Session
+from hookline.trees import map_leaves
+
+Tensors = list[Any]
+
+
+class Visit(NamedTuple):
+    """A call that is under way: of which site, which one it is, and in which call it was made."""
+
+    site: str
+    call: int
+    caller: Visit | None
+
+
+class Way:
+    """What becomes of tensors on their way; None leaves them as they are."""
+
+    def arriving(self, visit: Visit, tensors: Tensors) -> Sequence[Any] | None:
+        """The tensors to go into a call with, of those that arrive at it."""
+        return None
+
+    def leaving(self, visit: Visit, tensors: Tensors) -> Sequence[Any] | None:
+        """The tensors that leave a call, of those that its code made."""
+        return None
+
+
+def follow(undoing: Undoing, backend: Backend, model: Model, way: Way, sites: Sequence[str]) -> None:
+    """Until the undoing, each call of these sites goes the way."""
+    tree = ModuleTree(backend.named_modules(model))
+    session = Session()
+    undoing.noted(session.close)
+    session.open()
+    follower = _Follower(backend, session, way)
+    placements: list[Placement] = []
+    for site in sites:
+        target = tree.target(site)
+        placements += follower.placements(target.name, target.module)
+    backend.attach(undoing, placements)
+
+
+class _Follower:
+    """Knows which calls are under way, and takes structures apart for the Way."""
+
+    def __init__(self, backend: Backend, session: Session, way: Way) -> None:
+        self._backend, self._session, self._way = backend, session, way
+        self._under_way: list[Visit] = []
+        self._counts: dict[str, int] = {}
+
+    def placements(self, site: str, module: Module) -> list[Placement]:
+        label = Label("diff", "diff of calls", site, "")
+
+        def before(module: Module, args: Any, kwargs: Any) -> Any:
+            return self._arrive(site, args, kwargs) if self._session.sees_this_context() else None
+
+        def after(module: Module, args: Any, output: Any) -> Any:
+            return self._leave(site, output) if self._session.sees_this_context() else None
+
+        entrance = FunctionTap(before, label, after=False, rank=Rank.EDIT)
+        leaving = FunctionTap(after, label, kwargs=False, rank=Rank.EDIT, needs=Needs(inputs=False))
+        return [Placement(module, entrance), Placement(module, leaving)]
+
+    def _arrive(self, site: str, args: Any, kwargs: Any) -> Any:
+        number = self._counts[site] = self._counts.get(site, -1) + 1
+        visit = Visit(site, number, self._under_way[-1] if self._under_way else None)
+        self._under_way.append(visit)
+        tree = (args, kwargs)
+        with self._backend.unseen():  # nothing of this is the model's, for whoever looks at its operators
+            new = self._way.arriving(visit, self._tensors(tree))
+        return tree if new is None else self._refilled(tree, new)
+
+    def _leave(self, site: str, output: Any) -> Any:
+        while self._under_way and self._under_way[-1].site != site:
+            self._under_way.pop()  # it raised, and its caller went on
+        if not self._under_way:
+            return None
+        with self._backend.unseen():
+            new = self._way.leaving(self._under_way.pop(), self._tensors(output))
+        return None if new is None else self._refilled(output, new)
+
+    def _tensors(self, tree: Any) -> Tensors:
+        return [leaf.tensor for leaf in leaves_of(tree, self._backend.tensor)]
+
+    def _refilled(self, tree: Any, new: Sequence[Any]) -> Any:
+        given = iter(new)
+        return map_leaves(lambda old: next(given), tree, self._backend.tensor)

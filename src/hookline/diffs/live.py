@@ -1,0 +1,132 @@
+"""Live: a model with its inputs, which is run as often as needed and stays what it was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from hookline.backends import resolve
+from hookline.backends.protocol import Backend
+from hookline.backends.undoing import Undoing, tidied
+from hookline.diffs.following import Way, follow
+from hookline.errors import InvalidArgument
+from hookline.hooks.select import ModuleTree
+from hookline.recording.record import record
+from hookline.recording.recording import Recording
+from hookline.trees import map_leaves
+
+Loss = Callable[[Any], Any]
+
+
+@dataclass
+class Live:
+    """A model and what it is called with; each run starts from the same state and the same random numbers."""
+
+    model: Any
+    args: tuple[Any, ...] = ()
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    loss: Loss | None = None
+    where: Any = "**"
+    limit: int | str | None = None
+    spill: str | None = None
+
+    @cached_property
+    def backend(self) -> Backend:
+        """That of the model's framework."""
+        return resolve(self.model)
+
+    @cached_property
+    def tree(self) -> ModuleTree:
+        """The modules of the model."""
+        return ModuleTree(self.backend.named_modules(self.model))
+
+    @cached_property
+    def types(self) -> dict[str, str]:
+        """The name of each module's class."""
+        return {name: type(module).__name__ for name, module in self.tree.modules.items()}
+
+    @cached_property
+    def start(self) -> Any:
+        """The random numbers that every run begins with."""
+        return self.backend.random_state()
+
+    def record(self, way: Way | None = None, sites: list[str] | None = None) -> Recording:
+        """A recording of one run, of a backward too if there is a loss; each call goes the way."""
+        return _recorded(self, way, sites)
+
+    def run(self, way: Way, sites: list[str]) -> None:
+        """One forward, whose calls go the way."""
+        _ran(self, way, sites)
+
+    def described(self) -> str:
+        """What it is, in words."""
+        count = len({id(module) for module in self.tree.modules.values()})
+        return f"{type(self.model).__name__} ({count} modules, {self.backend.name})"
+
+
+@tidied
+def _recorded(undoing: Undoing, live: Live, way: Way | None, sites: list[str] | None) -> Recording:
+    begin(undoing, live)
+    if way is not None:
+        follow(undoing, live.backend, live.model, way, live.tree.known if sites is None else sites)
+    spill = live.spill if live.limit is not None else None
+    with record(
+        live.model, live.where, inputs=True, grads=live.loss is not None, limit=live.limit, spill=spill
+    ) as recording:
+        forward(undoing, live)
+    return recording
+
+
+@tidied
+def _ran(undoing: Undoing, live: Live, way: Way, sites: list[str]) -> None:
+    begin(undoing, live)
+    follow(undoing, live.backend, live.model, way, sites)
+    undoing.enter_context(live.backend.graph_free())
+    args, kwargs = copied(live)
+    live.model(*args, **kwargs)
+
+
+def begin(undoing: Undoing, live: Live) -> None:
+    """Has the model be what it is after the undoing; the random numbers are those of every run."""
+    state = live.start
+    live.backend.keep_as_it_is(undoing, live.model)
+    live.backend.restore_random(state)
+
+
+def forward(undoing: Undoing, live: Live) -> None:
+    """Calls the model and, where there is a loss, its backward."""
+    args, kwargs = copied(live)
+    if live.loss is None:
+        undoing.enter_context(live.backend.graph_free())
+        live.model(*args, **kwargs)
+        return
+    loss = live.loss(live.model(*args, **kwargs))
+    if not hasattr(loss, "backward"):
+        raise InvalidArgument(
+            f"diff(loss=...) gave a {type(loss).__name__}: expected a scalar tensor to call backward() on."
+        )
+    loss.backward()
+
+
+def copied(live: Live) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The inputs, copied: a model may write to them."""
+    backend = live.backend
+    args, kwargs = map_leaves(backend.snapshot, (live.args, live.kwargs), backend.tensor)
+    return args, kwargs
+
+
+def as_live(given: Any, inputs: Any, more: dict[str, Any]) -> Live:
+    """A model with what `inputs` means as arguments: a dict is keywords, a tuple or list positions."""
+    if isinstance(inputs, Mapping):
+        return Live(given, (), dict(inputs), **more)
+    if (
+        isinstance(inputs, tuple)
+        and len(inputs) == 2
+        and isinstance(inputs[0], tuple)
+        and isinstance(inputs[1], dict)
+    ):
+        return Live(given, inputs[0], inputs[1], **more)
+    args = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
+    return Live(given, args, {}, **more)

@@ -1,0 +1,173 @@
+"""Measures: how far two arrays are apart. Only numbers that both have finite count; the others are told apart."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hookline.diffs.found import Measure
+
+Array = NDArray[Any]
+
+SMALL = 1 << 16
+"""Up to so many numbers are worked on in float64: it costs nothing there, and sums are exact."""
+MANTISSA = {"float64": 52, "float32": 23, "float16": 10, "bfloat16": 7, "float8_e4m3fn": 3, "float8_e5m2": 2}
+"""Bits behind the point of the dtypes that have steps."""
+
+
+class Apart(NamedTuple):
+    """How far two arrays are apart: the largest difference, the norm of all, numbers that only one has finite."""
+
+    largest: float = 0.0
+    norm: float = 0.0
+    odd: int = 0
+
+
+class Scale(NamedTuple):
+    """How large the numbers of an array are: the largest finite one without its sign, and the norm of these."""
+
+    largest: float = 0.0
+    norm: float = 0.0
+
+
+def step_of(dtype: str) -> float:
+    """The step of a dtype at 1.0, its machine epsilon; 0.0 for whole numbers.
+
+    >>> step_of("float32") == np.finfo("float32").eps, step_of("bfloat16"), step_of("int64")
+    (np.True_, 0.0078125, 0.0)
+    """
+    name = {"complex64": "float32", "complex128": "float64"}.get(dtype, dtype)
+    return 2.0 ** -MANTISSA[name] if name in MANTISSA else 0.0
+
+
+def coarser(one: str, other: str) -> str:
+    """Of two dtypes the one with the larger steps.
+
+    >>> coarser("float32", "bfloat16"), coarser("int64", "float64")
+    ('bfloat16', 'float64')
+    """
+    return max((one, other), key=step_of)
+
+
+def same_bits(a: Array, b: Array) -> bool:
+    """Whether two arrays have the same bytes: NaN equals itself here, and 0.0 is not -0.0."""
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return False
+    if a.dtype.kind in "fc" and a.flags.c_contiguous and b.flags.c_contiguous:
+        whole = f"u{min(a.dtype.itemsize, 8)}"
+        return bool(np.array_equal(a.reshape(-1).view(whole), b.reshape(-1).view(whole)))
+    if a.dtype.kind in "fc":
+        return a.tobytes() == b.tobytes()
+    return bool(np.array_equal(a, b))
+
+
+def scale_of(a: Array) -> Scale:
+    """How large the numbers of an array are."""
+    flat = real(a)
+    if not flat.size:
+        return Scale()
+    largest = max(float(flat.max()), -float(flat.min()))
+    if not math.isfinite(largest):
+        flat = flat[np.isfinite(flat)]
+        largest = float(np.abs(flat).max()) if flat.size else 0.0
+    return Scale(largest, _norm(flat))
+
+
+def apart(a: Array, b: Array) -> Apart:
+    """How far two arrays of one shape are apart.
+
+    >>> apart(np.array([1.0, np.nan, np.inf]), np.array([1.5, np.nan, 3.0]))
+    Apart(largest=0.5, norm=0.5, odd=1)
+    """
+    if same_bits(a, b) or not a.size:
+        return Apart()
+    gap, odd = _gap(real(a), real(b))
+    if not gap.size:
+        return Apart(odd=odd)
+    return Apart(max(float(gap.max()), -float(gap.min())), _norm(gap), odd)
+
+
+def measure(a: Array, b: Array, dtypes: tuple[str, str], bound: float = 0.0) -> Measure:
+    """All that is told of two arrays of one shape; `bound` is the largest difference that is none."""
+    if same_bits(a, b) or not a.size:
+        return Measure(count=int(a.size))
+    one, other = real(a), real(b)
+    gap, _ = _gap(one, other, keep=True)
+    sizes = np.abs(gap, out=gap)
+    at = int(sizes.argmax())
+    largest = float(sizes[at])
+    scale, second = scale_of(a), scale_of(b)
+    nan = int((np.isnan(one) != np.isnan(other)).sum())
+    inf = int(((np.isinf(one) | np.isinf(other)) & (one != other)).sum())
+    product = scale.norm * second.norm
+    both = np.isfinite(one) & np.isfinite(other)
+    dot = float(np.dot(one, other)) if both.all() else float(np.dot(one[both], other[both]))
+    place = at // 2 if a.dtype.kind == "c" else at
+    return Measure(
+        max_abs=largest,
+        max_rel=over(largest, scale.largest),
+        l2_rel=over(_norm(gap), scale.norm),
+        cosine=min(max(dot / product, -1.0), 1.0) if product else float(scale.norm == second.norm),
+        norm_ratio=over(second.norm, scale.norm),
+        ulp=_steps(largest, max(abs(float(one[at])), abs(float(other[at]))), coarser(*dtypes)),
+        nan_mismatch=nan,
+        inf_mismatch=inf,
+        beyond=float((sizes > bound).mean()),
+        index=tuple(int(i) for i in np.unravel_index(place, a.shape)),
+        count=int(a.size),
+    )
+
+
+def over(part: float, whole: float) -> float:
+    """A quotient; something over nothing is infinite, nothing over nothing is 0."""
+    return part / whole if whole else math.inf if part else 0.0
+
+
+def real(a: Array) -> Array:
+    """An array of any numbers as a flat one of floats that can be subtracted: complex ones as two each."""
+    flat = np.ascontiguousarray(a).reshape(-1)
+    if flat.dtype.kind == "c":
+        flat = flat.view(flat.real.dtype)
+    if flat.dtype.kind != "f" or flat.size <= SMALL:
+        return flat.astype(np.float64)
+    return flat.astype(np.float32) if flat.dtype.itemsize < 4 else flat
+
+
+def _gap(one: Array, other: Array, keep: bool = False) -> tuple[Array, int]:
+    """one - other where both are finite, and how many numbers are finite, or of one sign, in one of them only.
+
+    With `keep` all places are there, with 0 where it can't be told.
+    """
+    with np.errstate(invalid="ignore", over="ignore"):
+        gap = np.subtract(one, other, dtype=np.result_type(one, other))
+        if math.isfinite(float(gap.max())) and math.isfinite(float(gap.min())):
+            return gap, 0
+        finite = np.isfinite(one) & np.isfinite(other)
+        alike = (one == other) | (np.isnan(one) & np.isnan(other))
+    odd = int((~finite & ~alike).sum())
+    too_far = finite & ~np.isfinite(gap)  # finite numbers whose difference is not
+    gap[too_far] = np.finfo(gap.dtype).max
+    if keep:
+        gap[~finite] = 0.0
+        return gap, odd
+    return gap[finite], odd
+
+
+def _norm(flat: Array) -> float:
+    with np.errstate(over="ignore"):
+        square = float(np.dot(flat, flat))
+    if math.isfinite(square):
+        return math.sqrt(square)
+    wide = flat.astype(np.float64)
+    largest = float(np.abs(wide).max())
+    return largest * float(np.linalg.norm(wide / largest)) if largest else 0.0
+
+
+def _steps(gap: float, size: float, dtype: str) -> float:
+    step = step_of(dtype)
+    if not step or not size or not math.isfinite(size):
+        return 0.0
+    return gap / (step * 2.0 ** math.floor(math.log2(size)))

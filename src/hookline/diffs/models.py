@@ -1,0 +1,222 @@
+"""Models: two live models compared. They are run several times; `Diff.forwards` lists the runs.
+
+Two recordings say where the values differ. A run of A again says where it differs from itself, one with its values
+moved by one rounding how much is noise. Where the bits differ, both are run once more with A's values at every
+call: what differs then was born there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from hookline.diffs import found
+from hookline.diffs.aligning import align
+from hookline.diffs.births import Birth, births
+from hookline.diffs.causes import causes_at
+from hookline.diffs.found import Cause, Diff, SiteDiff
+from hookline.diffs.live import Live
+from hookline.diffs.mapping import Map
+from hookline.diffs.measures import coarser, step_of
+from hookline.diffs.operators import first_operator
+from hookline.diffs.pairs import Pair, compare, noise_of
+from hookline.diffs.reading import FORWARD, Key, Side
+from hookline.diffs.stating import first_place, with_estimates, with_sources, with_unmatched
+from hookline.diffs.tolerance import Given, Noise, Tolerance
+from hookline.diffs.ways import Isolated, Randomness, Shaken, Shaker, floor_of
+from hookline.errors import HooklineError
+
+MOST = 0.5
+"""Where so many places have another dtype, the change of dtype is meant, and its rounding is allowed."""
+
+
+@dataclass
+class Study:
+    """Two models, what was run of them, and what was found out."""
+
+    a: Live
+    b: Live
+    map: Map | None = None
+    rtol: Given = None
+    atol: Given = None
+    forwards: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    states: dict[tuple[str, int], object] = field(default_factory=dict)
+
+    def diff(self) -> Diff:
+        """Where the two part."""
+        pair = self._recorded()
+        result = Diff(self.a.described(), self.b.described(), forwards=self.forwards, notes=self.notes)
+        result.values = pair.arrays
+        sites = compare(pair, Tolerance(measured=True))
+        if all(one.verdict == found.EQUAL for one in sites):
+            result.sites = with_sources(sites, pair)
+            return with_unmatched(result, pair)
+        step = self._meant_dtype(sites)
+        random = self._against_itself(pair)
+        noise = self._shaken(pair, step)
+        result.sites = compare(pair, Tolerance(noise, self.rtol, self.atol, measured=True), random)
+        added = self._isolated(pair, step)
+        result.sites = with_sources(_with_added(result.sites, added), pair)
+        with_unmatched(result, pair)
+        self._conclude(result, pair, added)
+        return result
+
+    # Runs
+
+    def _recorded(self) -> Pair:
+        randomness = Randomness(self.a.backend)
+        a = Side(self.a.record(randomness), self.a.types)
+        self.forwards.append("A")
+        if randomness.states and not all(
+            self.a.backend.same_random(self.a.start, state) for state in randomness.states.values()
+        ):
+            self.states = dict(randomness.states)
+        b = Side(self.b.record(), self.b.types)
+        self.forwards.append("B")
+        return Pair(a, b, align(a.entries(), b.entries(), self.map), self.map)
+
+    def _again(self, pair: Pair, recording: Side) -> Noise:
+        own = align(pair.a.entries(), recording.entries())
+        return noise_of(Pair(pair.a, recording, own))
+
+    def _against_itself(self, pair: Pair) -> Noise:
+        noise = self._again(pair, Side(self.a.record(), self.a.types))
+        self.forwards.append("A again")
+        apart = sorted({key.site for (key, _), gap in noise.found.items() if gap.largest or gap.odd})
+        if apart:
+            shown = ", ".join(repr(site) for site in apart[:5])
+            self.notes.append(f"A differs from itself when it is run again, at {len(apart)} sites: {shown}")
+        return noise
+
+    def _shaken(self, pair: Pair, step: str) -> Noise:
+        way = Shaken(Shaker(self.a.backend, step_of(step)), _innermost(pair.a.sites))
+        recording = self.a.record(way, pair.a.sites)
+        self.forwards.append("A with its values moved by one rounding")
+        return self._again(pair, Side(recording, self.a.types))
+
+    def _isolated(self, pair: Pair, step: str) -> list[Birth] | None:
+        """What each call adds; None where the models can't be run that way."""
+        if self.map is not None and any(rule.layout for rule in self.map.rules):
+            self.notes.append("layouts differ by the map, so where errors are born is an estimate")
+            return None
+        paired = [site for site, _ in pair.alignment.pairs]
+        shaker = Shaker(self.a.backend, step_of(step))
+        control = Isolated(self.a.backend, pair.a, {site: site for site in paired}, self.states, shaker)
+        names = {other: site for site, other in pair.alignment.pairs}
+        way = Isolated(self.b.backend, pair.a, names, self.states)
+        try:
+            self.a.run(control, paired)
+            self.forwards.append("A with A's values at every call, moved by one rounding")
+            self.b.run(way, list(names))
+            self.forwards.append("B with A's values at every call")
+        except HooklineError:
+            raise
+        except Exception as error:  # the model's own code, which does not bear A's values
+            text = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+            self.notes.append(f"B can't be run with A's values ({text}), so where errors are born is an estimate")
+            return None
+        floor = Tolerance(floor_of(control), self.rtol, self.atol, measured=True)
+        return list(births(way, floor, step))
+
+    def _meant_dtype(self, sites: list[SiteDiff]) -> str:
+        """The coarser dtype, where most places have another one in B; else one without steps."""
+        floats = [one for one in sites if one.kind == "output" and all(map(step_of, one.dtypes))]
+        other = [one for one in floats if one.dtypes[0] != one.dtypes[1]]
+        if not floats or len(other) < MOST * len(floats):
+            return "int64"
+        step = "int64"
+        for one in other:
+            step = coarser(step, coarser(*one.dtypes))
+        self.notes.append(
+            f"B computes in {other[0].dtypes[1]}, A in {other[0].dtypes[0]}: rounding to {step} is allowed"
+        )
+        return step
+
+    # Conclusions
+
+    def _conclude(self, result: Diff, pair: Pair, added: list[Birth] | None) -> None:
+        places = {Key(one.site, one.kind, one.call): one for one in result.sites}
+        root = places.get(Key("", "input"))
+        if root is not None and root.differs:
+            result.first = replace(root, born=True, added=root.error, why="the inputs of the model differ")
+            result.causes = [Cause("inputs", "", _inputs_sentence(root))]
+            return
+        birth = next((one for one in added or [] if one.differs), None)
+        forward = [one for one in result.sites if one.kind in FORWARD and one.differs]
+        if birth is not None:
+            self._tell_birth(result, pair, birth, places)
+        elif forward and added is not None and self.states:
+            first = next((one for one in forward if one.kind == "output"), forward[0])
+            result.first = replace(first, born=True, why="it draws other random numbers")
+            sentence = "With A's random numbers it gives what A gives: B draws other ones before it."
+            result.causes = [Cause("random numbers", first.site, sentence)]
+        else:
+            result.first = first_place(result.sites, pair) or result.first
+            if result.first is not None:
+                result.causes = causes_at(self.a, self.b, pair, result.first)
+
+    def _tell_birth(self, result: Diff, pair: Pair, birth: Birth, places: dict[Key, SiteDiff]) -> None:
+        seen = places.get(birth.key) or SiteDiff(
+            birth.site,
+            call=birth.call,
+            other=pair.others.get(birth.site, ""),
+            type=pair.a.types.get(birth.site, ""),
+        )
+        told = (
+            seen
+            if seen.differs
+            else replace(
+                seen, verdict=found.DIFFERENT, error=birth.error, tolerance=birth.tolerance, metric=birth.metric
+            )
+        )
+        operator = first_operator(self.a, self.b, pair, birth, self.states)
+        why = _birth_sentence(birth, operator.told)
+        first = replace(
+            told, born=True, added=birth.error, added_tolerance=birth.tolerance, why=why, line=operator.line
+        )
+        result.first = first
+        result.causes = causes_at(self.a, self.b, pair, first, birth, operator)
+
+
+def _innermost(sites: list[str]) -> set[str]:
+    """The sites below which no other one ran."""
+    above = {parent for site in sites for parent in _parents(site)}
+    return {site for site in sites if site not in above}
+
+
+def _parents(site: str) -> list[str]:
+    parts = site.split(".")
+    return ["", *(".".join(parts[:count]) for count in range(1, len(parts)))] if site else []
+
+
+def _with_added(sites: list[SiteDiff], added: list[Birth] | None) -> list[SiteDiff]:
+    """The places with what each adds; where that could not be run, with what their inputs tell."""
+    if added is None:
+        return with_estimates(sites)
+    most: dict[Key, Birth] = {}
+    for birth in added:
+        known = most.get(birth.key)
+        if known is None or (birth.differs, birth.error) > (known.differs, known.error):
+            most[birth.key] = birth
+    result = []
+    for one in sites:
+        known = most.get(Key(one.site, one.kind, one.call))
+        if known is not None:
+            one = replace(one, added=known.error, added_tolerance=known.tolerance, born=known.differs)
+        result.append(one)
+    return result
+
+
+def _birth_sentence(birth: Birth, operator: str) -> str:
+    if birth.misfit:
+        where = f", before it calls {birth.before!r}" if birth.before else ""
+        return f"its own code differs{where}: {birth.misfit}"
+    if birth.before:
+        return f"its own code hands other values to {birth.before!r} than A's does{operator and f' ({operator})'}"
+    return f"with A's inputs it gives another output{operator and f' ({operator})'}"
+
+
+def _inputs_sentence(root: SiteDiff) -> str:
+    where = f" (argument {root.part})" if root.part else ""
+    far = f"they differ by {root.error:.2g} of A's largest number"
+    return f"The two models are called with other values{where}: {far}."

@@ -1,0 +1,152 @@
+"""Pairs: two recordings compared, place by place, along an alignment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from numpy.typing import NDArray
+
+from hookline.diffs import found
+from hookline.diffs.aligning import Alignment
+from hookline.diffs.found import Arrays, Measure, SiteDiff
+from hookline.diffs.mapping import Map
+from hookline.diffs.measures import Apart, apart, coarser, measure
+from hookline.diffs.reading import BACKWARD, PARAM_GRAD, Key, Leaf, Side
+from hookline.diffs.tolerance import Noise, Tolerance, exceeded
+
+
+@dataclass
+class Pair:
+    """Two sides and how they are aligned."""
+
+    a: Side
+    b: Side
+    alignment: Alignment
+    map: Map | None = None
+    others: dict[str, str] = field(init=False)
+    """B's name of each site of A that has one."""
+
+    def __post_init__(self) -> None:
+        self.others = dict(self.alignment.pairs)
+
+    def places(self) -> Iterator[tuple[Key, Key]]:
+        """The places that both have, A's and B's, in the order of A's forward, then of its backward."""
+        kinds = [kind for kind in self.a.kinds() if kind in self.b.kinds()]
+        calls = self.calls()
+        for site, call in calls:
+            yield from self._keys(site, call, [kind for kind in kinds if kind not in BACKWARD])
+        if not set(kinds) & {*BACKWARD}:
+            return
+        for site, call in reversed(calls):
+            yield from self._keys(site, call, [kind for kind in kinds if kind in BACKWARD])
+            if call == len(self.a.calls(site)) - 1:
+                yield from self._param_grads(site)
+
+    def calls(self) -> list[tuple[str, int]]:
+        """(site, number) of the calls that both have, in the order in which A's ended."""
+        found: list[tuple[int, str, int]] = []
+        for site, other in self.alignment.pairs:
+            calls = self.a.calls(site)
+            both = min(len(calls), len(self.b.calls(other)))
+            found += [(calls[number].ended, site, number) for number in range(both)]
+        return [(site, number) for _, site, number in sorted(found)]
+
+    def arrays(self, place: SiteDiff) -> Arrays | None:
+        """The two arrays of a place, B's in A's layout; None where they can't be told apart any more."""
+        key = Key(place.site, place.kind, place.call)
+        other = Key(place.other, place.kind, place.call)
+        for one, two in zip(self.a.leaves(key), self.b.leaves(other), strict=False):
+            if one.path == place.part:
+                return self.a.array(one), self.in_layout_of_a(key, self.b.array(two))
+        return None
+
+    def in_layout_of_a(self, key: Key, array: NDArray[Any]) -> NDArray[Any]:
+        """B's array as A would have it."""
+        return array if self.map is None else self.map.to_a(key.site, key.kind, array)
+
+    def _keys(self, site: str, call: int, kinds: list[str]) -> Iterator[tuple[Key, Key]]:
+        for kind in kinds:
+            yield Key(site, kind, call), Key(self.others[site], kind, call)
+
+    def _param_grads(self, site: str) -> Iterator[tuple[Key, Key]]:
+        other = self.others[site]
+        theirs = self.b.param_grads(other)
+        for name in self.a.param_grads(site):
+            if name in theirs:
+                yield Key(f"{site}.{name}", PARAM_GRAD), Key(f"{other}.{name}", PARAM_GRAD)
+
+
+def compare(pair: Pair, tolerance: Tolerance, random: Noise | None = None) -> list[SiteDiff]:
+    """Every place that both sides have, in order; `random` is how far A is from itself."""
+    return [
+        _compared(pair, key, other, tolerance, random or Noise(), order)
+        for order, (key, other) in enumerate(pair.places())
+    ]
+
+
+def noise_of(pair: Pair) -> Noise:
+    """How far two runs of one model are apart, place by place."""
+    noise = Noise()
+    for key, other in pair.places():
+        ones, twos = pair.a.leaves(key), pair.b.leaves(other)
+        for at, (one, two) in enumerate(zip(ones, twos, strict=False)):
+            if one.tensor.shape == two.tensor.shape:
+                noise.note(key, at, apart(pair.a.array(one), pair.b.array(two)))
+    return noise
+
+
+def _compared(pair: Pair, key: Key, other: Key, tolerance: Tolerance, random: Noise, order: int) -> SiteDiff:
+    ones, twos = pair.a.leaves(key), pair.b.leaves(other)
+    facts: dict[str, Any] = {
+        "other": other.site,
+        "type": pair.a.types.get(key.site, ""),
+        "order": order,
+        "call": key.call,
+        "kind": key.kind,
+    }
+    if len(ones) != len(twos):
+        why = f"A has {len(ones)} tensors here, B has {len(twos)}"
+        return SiteDiff(key.site, verdict=found.SHAPE, born=None, error=float("inf"), why=why, **facts)
+    worst: tuple[float, SiteDiff] | None = None
+    for at, (one, two) in enumerate(zip(ones, twos, strict=True)):
+        place = _part(pair, key, at, one, two, tolerance, random, facts)
+        weight = _weight(place)
+        if worst is None or weight > worst[0]:
+            worst = weight, place
+    return worst[1] if worst else SiteDiff(key.site, **facts)
+
+
+def _weight(place: SiteDiff) -> float:
+    """By how much a part counts among those of its place."""
+    if place.verdict == found.SHAPE:
+        return float("inf")
+    rank = {found.DIFFERENT: 3.0, found.RANDOM: 2.0, found.WITHIN: 1.0}.get(place.verdict, 0.0)
+    over = place.error / place.tolerance if place.tolerance else place.error
+    return rank * 1e30 + min(over, 1e29)
+
+
+def _part(
+    pair: Pair, key: Key, at: int, one: Leaf, two: Leaf, tolerance: Tolerance, random: Noise, facts: dict[str, Any]
+) -> SiteDiff:
+    a, b = pair.a.array(one), pair.in_layout_of_a(key, pair.b.array(two))
+    dtypes = pair.a.dtype(one), pair.b.dtype(two)
+    facts = {**facts, "part": one.path, "shape": tuple(int(n) for n in a.shape), "dtypes": dtypes}
+    if a.shape != b.shape:
+        why = f"its shape is {tuple(a.shape)} in A and {tuple(b.shape)} in B"
+        return SiteDiff(key.site, verdict=found.SHAPE, error=float("inf"), why=why, **facts)
+    gap = apart(a, b)
+    if gap == Apart():
+        return SiteDiff(key.site, measure=Measure(count=int(a.size)), **facts)
+    scale = pair.a.scale(key, at)
+    bound = tolerance.bound(key, at, scale, coarser(*dtypes), int(a.size))
+    differs, error, allowed, metric = exceeded(gap, bound, scale)
+    verdict = found.DIFFERENT if differs else found.WITHIN
+    own = random(key, at)
+    if differs and own is not None and (gap.largest <= 10 * own.largest or (own.odd and gap.odd)):
+        verdict = found.RANDOM
+    numbers = measure(a, b, dtypes, bound.largest)
+    return SiteDiff(
+        key.site, verdict=verdict, error=error, tolerance=allowed, metric=metric, measure=numbers, **facts
+    )

@@ -1,0 +1,126 @@
+"""Reading: what crossed the sites of a recording, place by place, as arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hookline.backends.protocol import Backend
+from hookline.branches import inside
+from hookline.diffs.aligning import Entry
+from hookline.diffs.measures import Scale, scale_of
+from hookline.errors import NotRecorded
+from hookline.recording.calls import Call
+from hookline.recording.files import reader_of
+from hookline.recording.recording import Recording
+
+FORWARD = ("input", "output")
+BACKWARD = ("grad_output", "grad_input")
+PARAM_GRAD = "param_grad"
+
+
+class Key(NamedTuple):
+    """A place of one side: a site, what is read there, and in which call."""
+
+    site: str
+    kind: str
+    call: int = 0
+
+
+class Leaf(NamedTuple):
+    """One tensor of a structure: where it stands in it, and the tensor."""
+
+    path: str
+    tensor: Any
+
+
+def leaves_of(tree: Any, kind: type) -> list[Leaf]:
+    """The tensors of a structure, with their places.
+
+    >>> leaves_of((1.5, {"mask": 2.5, "n": 3}), float)
+    [Leaf(path='[0]', tensor=1.5), Leaf(path="[1]['mask']", tensor=2.5)]
+    """
+    return list(_leaves(tree, kind, "", ()))
+
+
+def _leaves(tree: Any, kind: type, path: str, above: tuple[int, ...]) -> Iterator[Leaf]:
+    if isinstance(tree, kind):
+        yield Leaf(path, tree)
+    elif (branch := inside(tree, above)) is not None:
+        for key, child in zip(branch[0], branch[1], strict=True):
+            yield from _leaves(child, kind, f"{path}[{key!r}]", (*above, id(tree)))
+
+
+class Side:
+    """A recording that is compared, with the types of its model's modules where they are known."""
+
+    def __init__(self, recording: Recording, types: dict[str, str] | None = None) -> None:
+        self.recording = recording
+        self.types = types or {name: recording[name].type for name in recording.names}
+        self.backend: Backend = reader_of(recording.backend)
+        self.sites = [name for name in recording.names if not recording[name].op]
+        self._scales: dict[tuple[Key, int], Scale] = {}
+
+    def calls(self, site: str) -> list[Call]:
+        """The calls of a site, in order."""
+        return self.recording[site].calls
+
+    def entries(self) -> list[Entry]:
+        """What is known of each site, for alignment."""
+        found = []
+        for order, site in enumerate(self.sites):
+            given = self.leaves(Key(site, "output"))
+            shapes = tuple(tuple(int(n) for n in one.tensor.shape) for one in given)
+            norms = tuple(self.scale(Key(site, "output"), at).norm for at in range(len(given)))
+            calls = len(self.calls(site))
+            found.append(Entry(site, self.types.get(site, ""), order, calls, shapes, norms))
+        return found
+
+    def kinds(self) -> list[str]:
+        """The kinds that the recording has."""
+        return [kind for kind in (*FORWARD, *BACKWARD) if any(self._has(site, kind) for site in self.sites)]
+
+    def leaves(self, key: Key) -> list[Leaf]:
+        """The tensors of a place; the keyword arguments are behind the positional ones."""
+        if key.kind == PARAM_GRAD:
+            module, _, name = key.site.rpartition(".")
+            return [Leaf("", self.recording[module].param_grads[name])]
+        call = self.calls(key.site)[key.call]
+        trees = [getattr(call, key.kind)]
+        if key.kind == "input":
+            trees.append(call.kwargs)
+        elif key.kind == "grad_input":
+            trees.append(call.grad_kwargs)
+        return [leaf for tree in trees for leaf in leaves_of(tree, self.backend.tensor)]
+
+    def param_grads(self, site: str) -> list[str]:
+        """The names of a module's own parameters that have a recorded gradient."""
+        try:
+            return list(self.recording[site].param_grads)
+        except (NotRecorded, NotImplementedError):
+            return []
+
+    def array(self, leaf: Leaf) -> NDArray[Any]:
+        """The values of a tensor."""
+        return np.asarray(self.backend.host(leaf.tensor))
+
+    def dtype(self, leaf: Leaf) -> str:
+        """The name of a tensor's dtype."""
+        return self.backend.dtype_of(leaf.tensor)
+
+    def scale(self, key: Key, at: int) -> Scale:
+        """How large the numbers of a tensor are; each is looked at once."""
+        known = self._scales.get((key, at))
+        if known is None:
+            known = self._scales[key, at] = scale_of(self.array(self.leaves(key)[at]))
+        return known
+
+    def _has(self, site: str, kind: str) -> bool:
+        try:
+            getattr(self.calls(site)[0], kind)
+        except (NotRecorded, IndexError):
+            return False
+        return True

@@ -1,0 +1,169 @@
+"""Ways: what is done to the values of a forward, to learn what rounding does and where an error is born."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hookline.backends.protocol import Backend
+from hookline.diffs.following import Tensors, Visit, Way
+from hookline.diffs.measures import Apart, apart, step_of
+from hookline.diffs.reading import Key, Side
+from hookline.diffs.tolerance import Noise
+
+SIGNS = 1 << 12
+"""So many random signs are made; larger tensors have them over and over."""
+
+
+class Shaker:
+    """Moves the numbers of tensors by about one step of a dtype, up or down by chance."""
+
+    def __init__(self, backend: Backend, step: float | None = None) -> None:
+        self._backend, self._step = backend, step
+        self._signs = np.random.default_rng(0).choice(np.array([-1.0, 1.0], np.float32), SIGNS)
+
+    def __call__(self, tensor: Any) -> Any:
+        """The tensor with each number moved; itself, if it holds whole numbers."""
+        own = step_of(self._backend.dtype_of(tensor))
+        if not own:
+            return tensor
+        size = int(np.prod(tensor.shape, dtype=np.int64))
+        factors = 1.0 + max(own, self._step or 0.0) * np.resize(self._signs, size).astype(np.float64)
+        ones = self._backend.from_host(factors.reshape(tuple(tensor.shape)))
+        return tensor * self._backend.fitted(ones, tensor)
+
+    def moves(self, tensor: Any) -> bool:
+        """Whether the numbers of this tensor can be moved."""
+        return step_of(self._backend.dtype_of(tensor)) > 0
+
+
+class Shaken(Way):
+    """What goes into each module that has no parts is moved by one rounding.
+
+    Where only whole numbers go in, as into an embedding, it is what comes out.
+    """
+
+    def __init__(self, shaker: Shaker, innermost: set[str]) -> None:
+        self._shake, self._innermost = shaker, innermost
+        self._whole: set[Visit] = set()
+
+    def arriving(self, visit: Visit, tensors: Tensors) -> Sequence[Any] | None:
+        if visit.site not in self._innermost:
+            return None
+        if not any(map(self._shake.moves, tensors)):
+            self._whole.add(visit)
+            return None
+        return [self._shake(tensor) for tensor in tensors]
+
+    def leaving(self, visit: Visit, tensors: Tensors) -> Sequence[Any] | None:
+        return [self._shake(tensor) for tensor in tensors] if visit in self._whole else None
+
+
+@dataclass(frozen=True)
+class Born:
+    """What a call did with the reference's values: how far from the reference its tensors are.
+
+    `site` is whose code it is: that of the call where it left, that of the caller where it arrived; `at` is then
+    the call at which it arrived.
+    """
+
+    visit: Visit
+    at: Visit | None
+    apart: list[Apart]
+    misfit: str = ""
+    extra: bool = False
+
+    @property
+    def key(self) -> Key:
+        """The reference's place that was compared with."""
+        seen = self.at or self.visit
+        return Key(seen.site, "input" if self.at else "output", seen.call)
+
+
+@dataclass
+class Isolated(Way):
+    """Every call gets what the reference's call got, and hands on what that handed on.
+
+    So each difference is made by the code between two such points: by the module's own where a tensor leaves, by
+    the caller's where it arrives. With a `shaker`, the values that are put there are moved by one rounding.
+    """
+
+    backend: Backend
+    reference: Side
+    names: dict[str, str]
+    """The reference's name of each site."""
+    random: dict[tuple[str, int], Any] = field(default_factory=dict)
+    shaker: Shaker | None = None
+    events: list[Born] = field(default_factory=list)
+    _pictured: Callable[[Key, NDArray[Any]], NDArray[Any]] = lambda key, array: array
+
+    def arriving(self, visit: Visit, tensors: Tensors) -> Sequence[Any] | None:
+        if (state := self.random.get((self.names[visit.site], visit.call))) is not None:
+            self.backend.restore_random(state)
+        return self._put(visit, "input", tensors)
+
+    def leaving(self, visit: Visit, tensors: Tensors) -> Sequence[Any] | None:
+        return self._put(visit, "output", tensors)
+
+    def _put(self, visit: Visit, kind: str, tensors: Tensors) -> Sequence[Any] | None:
+        own = visit._replace(site=self.names[visit.site])
+        if visit.call >= len(self.reference.calls(own.site)):
+            self.events.append(Born(own, None, [], "A makes no such call", extra=True))
+            return None
+        wanted = self.reference.leaves(Key(own.site, kind, visit.call))
+        if reason := _misfit([leaf.tensor for leaf in wanted], tensors):
+            self._note(visit, kind, [], reason)
+            return None
+        arrays = [self.reference.array(leaf) for leaf in wanted]
+        gaps = [apart(array, self.backend.host(tensor)) for array, tensor in zip(arrays, tensors, strict=True)]
+        self._note(visit, kind, gaps)
+        return [
+            self._value(leaf.tensor, array, old) for leaf, array, old in zip(wanted, arrays, tensors, strict=True)
+        ]
+
+    def _note(self, visit: Visit, kind: str, gaps: list[Apart], misfit: str = "") -> None:
+        seen = visit._replace(site=self.names[visit.site])
+        if kind == "output":
+            self.events.append(Born(seen, None, gaps, misfit))
+            return
+        caller = visit.caller
+        if caller is not None:
+            self.events.append(Born(caller._replace(site=self.names[caller.site]), seen, gaps, misfit))
+
+    def _value(self, tensor: Any, array: NDArray[Any], old: Any) -> Any:
+        same = self.reference.backend is self.backend
+        new = self.backend.fitted(self.backend.snapshot(tensor) if same else self.backend.from_host(array), old)
+        return new if self.shaker is None else self.shaker(new)
+
+
+@dataclass
+class Randomness(Way):
+    """Notes the state of the random numbers at the beginning of each call."""
+
+    backend: Backend
+    states: dict[tuple[str, int], Any] = field(default_factory=dict)
+
+    def arriving(self, visit: Visit, tensors: Tensors) -> None:
+        self.states[visit.site, visit.call] = self.backend.random_state()
+
+
+def floor_of(way: Isolated) -> Noise:
+    """What rounding alone adds at each place, of a run with a shaker."""
+    noise = Noise()
+    for event in way.events:
+        for at, gap in enumerate(event.apart):
+            noise.note(event.key, at, gap)
+    return noise
+
+
+def _misfit(wanted: Tensors, came: Tensors) -> str:
+    if len(wanted) != len(came):
+        return f"A has {len(wanted)} tensors here, B has {len(came)}"
+    for one, two in zip(wanted, came, strict=True):
+        if tuple(one.shape) != tuple(two.shape):
+            return f"the shape is {tuple(one.shape)} in A and {tuple(two.shape)} in B"
+    return ""
