@@ -7,7 +7,7 @@ import platform
 from collections.abc import Sequence
 from importlib.metadata import version
 
-from bench.diff.report import NAMES
+from bench.diff.report import NAMES, cost_of
 from bench.diff.score import RIGHT, Score, Total, totalled
 
 BEGIN, END = "<!-- bench-diff -->", "<!-- /bench-diff -->"
@@ -25,18 +25,21 @@ def section_of(scores: Sequence[Score]) -> str:
     """The sums of both sets, then every pair of the first. The second has sums only: nobody is to look at it."""
     known = [one for one in scores if one.recipe.set == "known"]
     unseen = [one for one in scores if one.recipe.set == "unseen"]
-    return "\n".join([_intro(), _sums(totalled(known), totalled(unseen)), _broken(known), _equal(known), ""])
+    sums = totalled(known)
+    return "\n".join([_intro(), _sums(sums, totalled(unseen)), _cost(sums), _broken(known), _equal(known), ""])
 
 
 def _intro() -> str:
     made = f"`make bench-diff`, {datetime.date.today().isoformat()}"
     versions = f"hookline {version('hookline')}, torch {version('torch')}, Python {platform.python_version()}"
     return f"""
-Measured by {made}: {versions}, CPU. A is a reference, B a port of it with one mistake, or with none. That each
-pair parts where its label says is proved with plain torch, without hookline (`tests/project/test_bench_diff.py`).
-A site is right if it is the innermost module that makes the error; for a mistake in a container's own code that is
-the container. Nobody looked at the pairs of the second set while `diff` was written, so only its sums are here.
-Where these figures hide something: the models are small, and each pair has one mistake only.
+Measured by {made}: {versions}, CPU.
+
+A is a reference, B a port of it with one mistake, or with none. That each pair parts where its label says is
+proved with plain torch, without hookline (`tests/project/test_bench_diff.py`). A site is right if it is the
+innermost module that makes the error; for a mistake in a container's own code that is the container. Nobody
+looked at the pairs of the second set while `diff` was written, so only its sums are here. Where these figures
+hide something: all models but one are small, and each pair has one mistake only.
 """
 
 
@@ -51,8 +54,12 @@ def _sums(known: Total, unseen: Total) -> str:
         rows.append(f"| {NAMES[key]} | {' | '.join(counts)} |")
     rows.append(f"| equal pairs | {known.equal} | {unseen.equal} |")
     rows.append(f"| of them said to differ | {known.alarms} | {unseen.alarms} |")
-    rows.append(f"| time over that of the forwards it names, median | {known.ratio:.1f} | {unseen.ratio:.1f} |")
+    rows.append(f"| seconds of a diff, median | {known.seconds:.2f} | {unseen.seconds:.2f} |")
     return "\n".join(rows) + "\n"
+
+
+def _cost(known: Total) -> str:
+    return "" if known.largest is None else f"The largest models, for the time: {cost_of(known.largest)}.\n"
 
 
 def _broken(scores: Sequence[Score]) -> str:

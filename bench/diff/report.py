@@ -37,6 +37,9 @@ def summary_of(scores: Sequence[Score]) -> str:
     for one in SETS:
         if found := [score for score in scores if score.recipe.set == one]:
             lines += _lines(one, totalled(found))
+            # By its name, which of the second set is not told.
+            if one == "known" and (largest := totalled(found).largest) is not None:
+                lines.append(f"  {cost_of(largest)}")
     return "\n".join(lines)
 
 
@@ -46,4 +49,12 @@ def _lines(name: str, total: Total) -> list[str]:
         lines += [f"  {NAMES[key]:26} {count:3} of {total.broken}" for key, count in total.counts.items()]
     if total.equal:
         lines.append(f"  {'equal, with an alarm':26} {total.alarms:3} of {total.equal}")
-    return [*lines, f"  time over that of the forwards it names, median: {total.ratio:.1f}"]
+    return [*lines, f"  a diff takes {total.seconds:.2f} s, median"]
+
+
+def cost_of(score: Score) -> str:
+    """What a diff cost, beside the forwards that it names."""
+    return (
+        f"{score.recipe.name}: {score.seconds:.2f} s, {score.ratio:.1f} x its {score.forwards} forwards "
+        f"of {1000 * score.alone:.0f} ms"
+    )

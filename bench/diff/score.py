@@ -45,12 +45,17 @@ def scored(recipe: Recipe, case: Case, diff: Any) -> Score:
     score = Score(recipe, detected=first is not None, forwards=len(diff.forwards), told=_told(first, diff.causes))
     if case.equal or first is None:
         return score
-    score.site = first.site in case.sites
+    score.site = _module(first) in case.sites
     score.kind = first.kind in case.kinds
     score.born = first.born is True if case.is_born else first.kind == "input" or first.born is not True
     score.cause = bool(causes) and causes[0] in case.causes
     score.cause_any = any(one in case.causes for one in causes)
     return score
+
+
+def _module(place: Any) -> str:
+    """The module of a place; a gradient of a weight has the weight's name."""
+    return place.site.rpartition(".")[0] if place.kind == "param_grad" else place.site
 
 
 def _told(first: Any, causes: Sequence[Any]) -> str:
@@ -71,8 +76,10 @@ class Total:
     counts: dict[str, int]
     alarms: int
     """Equal pairs that are said to differ, or that could not be compared."""
-    ratio: float
-    """The median over all."""
+    seconds: float
+    """Of a diff, the median over all."""
+    largest: Score | None
+    """That of the largest models, by the time of a forward: of small ones the time says nothing of large ones."""
 
 
 def totalled(scores: Sequence[Score]) -> Total:
@@ -84,5 +91,6 @@ def totalled(scores: Sequence[Score]) -> Total:
         len(equal),
         {name: sum(getattr(one, name) for one in broken) for name in RIGHT},
         sum(one.detected or bool(one.trouble) for one in equal),
-        median([one.ratio for one in scores if one.ratio] or [0.0]),
+        median([one.seconds for one in scores if one.seconds] or [0.0]),
+        max((one for one in scores if one.ratio), key=lambda one: one.alone, default=None),
     )

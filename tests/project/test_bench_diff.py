@@ -111,6 +111,9 @@ def test_a_diff_is_scored_by_its_first_place_and_its_causes():
     assert (late.cause, late.cause_any) == (False, True)
     assert not scored(RECIPE, CASE, found(causes=())).cause_any
     assert not scored(RECIPE, CASE, Diff("a", "b")).detected
+    assert (
+        scored(RECIPE, CASE, found("bn.weight", "param_grad")).site and not scored(RECIPE, CASE, found("b")).site
+    )
 
 
 def test_other_inputs_are_born_in_no_module():
@@ -136,7 +139,8 @@ def test_the_time_is_told_beside_that_of_the_forwards():
     score = scored(RECIPE, CASE, found())
     score.seconds, score.alone = 0.3, 0.1
     assert score.ratio == pytest.approx(1.5) and "2 forwards x 1.5" in line_of(score)
-    assert Score(RECIPE).ratio == 0
+    assert "x: 0.30 s, 1.5 x its 2 forwards of 100 ms" in summary_of([score, Score(RECIPE)])
+    assert Score(RECIPE).ratio == 0 and totalled([Score(RECIPE)]).largest is None
 
 
 def test_the_section_names_pairs_of_the_first_set_only():

@@ -34,7 +34,7 @@ def gelu_by_tanh() -> Case:
     b = copied(a)
     for layer in b.layers:
         layer.mlp.act = nn.GELU(approximate="tanh")
-    return Case(a, b, encoder.sentences(), {"layers.0.mlp.act"}, {"setting"})
+    return Case(a, b.eval(), encoder.sentences(), {"layers.0.mlp.act"}, {"setting"})
 
 
 @broken("encoder")

@@ -21,7 +21,8 @@ from bench.diff.networks.weights import copied, lived_in, ported
 
 
 def gpt2(**options: Any) -> GPT2Model:
-    return GPT2Model(GPT2Config(vocab_size=80, n_positions=32, n_embd=32, n_layer=2, n_head=4, **options)).eval()
+    sizes = {"vocab_size": 80, "n_positions": 32, "n_embd": 32, "n_layer": 2, "n_head": 4}
+    return GPT2Model(GPT2Config(**sizes, bos_token_id=0, eos_token_id=0, **options)).eval()
 
 
 @broken("GPT-2")

@@ -130,7 +130,7 @@ def bias_forgotten() -> Case:
     b = copied(a)
     b[2] = nn.Linear(24, 24, bias=False)
     b.load_state_dict({name: value for name, value in a.state_dict().items() if name != "2.bias"})
-    return Case(a, b, torch.randn(4, 6), {"2"}, {"weights", "setting"})
+    return Case(a, b.eval(), torch.randn(4, 6), {"2"}, {"weights", "setting"})
 
 
 @broken("MLP")
