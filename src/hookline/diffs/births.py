@@ -53,7 +53,7 @@ def _births(event: Born, reference: Side, floor: Tolerance, step: str) -> Iterat
         yield Birth(event.visit.site, event.visit.call, float("inf"), 0.0, "max_rel", before, event.misfit)
         return
     leaves = reference.leaves(event.key)
-    for at, gap in enumerate(event.apart):
+    for at, gap in event.apart.items():
         scale = reference.scale(event.key, at)
         dtype = coarser(reference.dtype(leaves[at]), step)
         bound = floor.bound(event.key, at, scale, dtype, int(reference.array(leaves[at]).size))

@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 
 from hookline.backends.protocol import Backend, FunctionTap, Label, Model, Module, Needs, Placement, Rank
 from hookline.backends.undoing import Undoing
-from hookline.diffs.reading import leaves_of
+from hookline.diffs.reading import Leaf, leaves_of
 from hookline.hooks.select import ModuleTree
 from hookline.hooks.session import Session
 from hookline.trees import map_leaves
 
-Tensors = list[Any]
+Leaves = list[Leaf]
 
 
 class Visit(NamedTuple):
@@ -29,11 +29,11 @@ class Visit(NamedTuple):
 class Way:
     """What becomes of tensors on their way; None leaves them as they are."""
 
-    def arriving(self, visit: Visit, tensors: Tensors) -> Sequence[Any] | None:
+    def arriving(self, visit: Visit, leaves: Leaves) -> Sequence[Any] | None:
         """The tensors to go into a call with, of those that arrive at it."""
         return None
 
-    def leaving(self, visit: Visit, tensors: Tensors) -> Sequence[Any] | None:
+    def leaving(self, visit: Visit, leaves: Leaves) -> Sequence[Any] | None:
         """The tensors that leave a call, of those that its code made."""
         return None
 
@@ -79,7 +79,7 @@ class _Follower:
         self._under_way.append(visit)
         tree = (args, kwargs)
         with self._backend.unseen():  # nothing of this is the model's, for whoever looks at its operators
-            new = self._way.arriving(visit, self._tensors(tree))
+            new = self._way.arriving(visit, [*self._leaves(args), *self._leaves(kwargs)])
         return tree if new is None else self._refilled(tree, new)
 
     def _leave(self, site: str, output: Any) -> Any:
@@ -88,11 +88,11 @@ class _Follower:
         if not self._under_way:
             return None
         with self._backend.unseen():
-            new = self._way.leaving(self._under_way.pop(), self._tensors(output))
+            new = self._way.leaving(self._under_way.pop(), self._leaves(output))
         return None if new is None else self._refilled(output, new)
 
-    def _tensors(self, tree: Any) -> Tensors:
-        return [leaf.tensor for leaf in leaves_of(tree, self._backend.tensor)]
+    def _leaves(self, tree: Any) -> Leaves:
+        return leaves_of(tree, self._backend.tensor)
 
     def _refilled(self, tree: Any, new: Sequence[Any]) -> Any:
         given = iter(new)

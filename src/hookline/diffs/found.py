@@ -122,8 +122,8 @@ class Diff:
 
     `first` is the first place at which they do, None where they are the same; `sites` has every place, in the
     order in which A runs. `causes` are named where they can be told, the likeliest first. `unmatched` are the
-    places that only one side has or that can't be compared. `forwards` lists what was run for it. `bound` is the
-    largest tolerance that was used: what "the same" means here.
+    places that only one side has or that can't be compared. `forwards` lists what was run for it. `bound`
+    says what "the same" means here.
     """
 
     a: str
@@ -142,8 +142,13 @@ class Diff:
 
     @property
     def bound(self) -> float:
-        """The largest tolerance of a place that counts as the same, relative to its scale."""
-        return max((one.tolerance for one in self.sites if one.verdict == WITHIN), default=0.0)
+        """By how much outputs that count as the same may differ, relative to their scale: those of the models.
+
+        Where these have the same bits, or are not there, it is the largest of all places.
+        """
+        within = [one for one in self.sites if one.verdict == WITHIN]
+        ends = [one.tolerance for one in within if one.site == "" and one.kind == "output"]
+        return max(ends or (one.tolerance for one in within), default=0.0)
 
     @property
     def differing(self) -> list[SiteDiff]:

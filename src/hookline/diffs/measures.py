@@ -17,6 +17,9 @@ SMALL = 1 << 16
 MANTISSA = {"float64": 52, "float32": 23, "float16": 10, "bfloat16": 7, "float8_e4m3fn": 3, "float8_e5m2": 2}
 """Bits behind the point of the dtypes that have steps."""
 
+NEAR_THE_END = 2.0**-12
+"""Two numbers that both stand for infinity are apart by at least so much of it, or are the same."""
+
 
 class Apart(NamedTuple):
     """How far two arrays are apart: the largest difference, the norm of all, numbers that only one has finite."""
@@ -70,7 +73,8 @@ def scale_of(a: Array) -> Scale:
     if not flat.size:
         return Scale()
     largest = max(float(flat.max()), -float(flat.min()))
-    if not math.isfinite(largest):
+    if not largest < _endless(a):
+        flat = with_endless(flat, a)
         flat = flat[np.isfinite(flat)]
         largest = float(np.abs(flat).max()) if flat.size else 0.0
     return Scale(largest, _norm(flat))
@@ -81,20 +85,27 @@ def apart(a: Array, b: Array) -> Apart:
 
     >>> apart(np.array([1.0, np.nan, np.inf]), np.array([1.5, np.nan, 3.0]))
     Apart(largest=0.5, norm=0.5, odd=1)
+    >>> apart(np.array([1.0, np.finfo("float64").min]), np.array([1.0, np.finfo("float32").min], "float32"))
+    Apart(largest=0.0, norm=0.0, odd=0)
+    >>> apart(np.array([1.0, -3.4e38], "float32"), np.array([1.0, -3.39e38], "float32"))
+    Apart(largest=0.0, norm=0.0, odd=0)
     """
     if same_bits(a, b) or not a.size:
         return Apart()
-    gap, odd = _gap(real(a), real(b))
-    if not gap.size:
-        return Apart(odd=odd)
-    return Apart(max(float(gap.max()), -float(gap.min())), _norm(gap), odd)
+    one, other = real(a), real(b)
+    gap, odd = _gap(one, other)
+    largest = max(float(gap.max()), -float(gap.min())) if gap.size else 0.0
+    if odd or largest >= NEAR_THE_END * min(_endless(a), _endless(b)):
+        gap, odd = _gap(with_endless(one, a), with_endless(other, b))
+        largest = max(float(gap.max()), -float(gap.min())) if gap.size else 0.0
+    return Apart(largest, _norm(gap), odd) if gap.size else Apart(odd=odd)
 
 
 def measure(a: Array, b: Array, dtypes: tuple[str, str], bound: float = 0.0) -> Measure:
     """All that is told of two arrays of one shape; `bound` is the largest difference that is none."""
     if same_bits(a, b) or not a.size:
         return Measure(count=int(a.size))
-    one, other = real(a), real(b)
+    one, other = with_endless(real(a), a), with_endless(real(b), b)
     gap, _ = _gap(one, other, keep=True)
     sizes = np.abs(gap, out=gap)
     at = int(sizes.argmax())
@@ -136,6 +147,22 @@ def real(a: Array) -> Array:
     return flat.astype(np.float32) if flat.dtype.itemsize < 4 else flat
 
 
+def with_endless(flat: Array, a: Array) -> Array:
+    """The numbers of `real(a)`, where those at the end of the range of a's dtype are infinite.
+
+    They stand for that in masks, and are others in each dtype.
+    """
+    end = _endless(a)
+    if not flat.size or max(float(flat.max()), -float(flat.min())) < end:
+        return flat
+    return np.where(np.abs(flat) >= end, np.copysign(np.inf, flat), flat)
+
+
+def _endless(a: Array) -> float:
+    """The smallest number that stands for an infinite one in this dtype."""
+    return float(np.finfo(a.dtype).max) / 2 if a.dtype.kind in "fc" else math.inf
+
+
 def _gap(one: Array, other: Array, keep: bool = False) -> tuple[Array, int]:
     """one - other where both are finite, and how many numbers are finite, or of one sign, in one of them only.
 
@@ -170,4 +197,4 @@ def _steps(gap: float, size: float, dtype: str) -> float:
     step = step_of(dtype)
     if not step or not size or not math.isfinite(size):
         return 0.0
-    return gap / (step * 2.0 ** math.floor(math.log2(size)))
+    return gap / math.ldexp(step, math.frexp(size)[1] - 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from hookline.diffs.aligning import Alignment
 from hookline.diffs.found import Arrays, Measure, SiteDiff
 from hookline.diffs.mapping import Map
 from hookline.diffs.measures import Apart, apart, coarser, measure
-from hookline.diffs.reading import BACKWARD, PARAM_GRAD, Key, Leaf, Side
+from hookline.diffs.reading import BACKWARD, PARAM_GRAD, Key, Leaf, Side, matched
 from hookline.diffs.tolerance import Noise, Tolerance, exceeded
 
 
@@ -33,7 +33,7 @@ class Pair:
 
     def places(self) -> Iterator[tuple[Key, Key]]:
         """The places that both have, A's and B's, in the order of A's forward, then of its backward."""
-        kinds = [kind for kind in self.a.kinds() if kind in self.b.kinds()]
+        kinds = [kind for kind in self.a.kinds if kind in self.b.kinds]
         calls = self.calls()
         for site, call in calls:
             yield from self._keys(site, call, [kind for kind in kinds if kind not in BACKWARD])
@@ -57,9 +57,10 @@ class Pair:
         """The two arrays of a place, B's in A's layout; None where they can't be told apart any more."""
         key = Key(place.site, place.kind, place.call)
         other = Key(place.other, place.kind, place.call)
-        for one, two in zip(self.a.leaves(key), self.b.leaves(other), strict=False):
-            if one.path == place.part:
-                return self.a.array(one), self.in_layout_of_a(key, self.b.array(two))
+        ones, twos = self.a.leaves(key), self.b.leaves(other)
+        for at, there in matched(ones, twos):
+            if ones[at].path == place.part:
+                return self.a.array(ones[at]), self.in_layout_of_a(key, self.b.array(twos[there]))
         return None
 
     def in_layout_of_a(self, key: Key, array: NDArray[Any]) -> NDArray[Any]:
@@ -91,9 +92,9 @@ def noise_of(pair: Pair) -> Noise:
     noise = Noise()
     for key, other in pair.places():
         ones, twos = pair.a.leaves(key), pair.b.leaves(other)
-        for at, (one, two) in enumerate(zip(ones, twos, strict=False)):
-            if one.tensor.shape == two.tensor.shape:
-                noise.note(key, at, apart(pair.a.array(one), pair.b.array(two)))
+        for at, there in matched(ones, twos):
+            if tuple(ones[at].tensor.shape) == tuple(twos[there].tensor.shape):
+                noise.note(key, at, apart(pair.a.array(ones[at]), pair.b.array(twos[there])))
     return noise
 
 
@@ -106,16 +107,16 @@ def _compared(pair: Pair, key: Key, other: Key, tolerance: Tolerance, random: No
         "call": key.call,
         "kind": key.kind,
     }
-    if len(ones) != len(twos):
-        why = f"A has {len(ones)} tensors here, B has {len(twos)}"
-        return SiteDiff(key.site, verdict=found.SHAPE, born=None, error=float("inf"), why=why, **facts)
     worst: tuple[float, SiteDiff] | None = None
-    for at, (one, two) in enumerate(zip(ones, twos, strict=True)):
-        place = _part(pair, key, at, one, two, tolerance, random, facts)
+    for at, there in matched(ones, twos):
+        place = _part(pair, key, at, ones[at], twos[there], tolerance, random, facts)
         weight = _weight(place)
         if worst is None or weight > worst[0]:
             worst = weight, place
-    return worst[1] if worst else SiteDiff(key.site, **facts)
+    found_one = SiteDiff(key.site, **facts) if worst is None else worst[1]
+    if len(ones) != len(twos) and not found_one.why:
+        found_one = replace(found_one, why=f"A has {len(ones)} tensors here, B has {len(twos)}")
+    return found_one
 
 
 def _weight(place: SiteDiff) -> float:

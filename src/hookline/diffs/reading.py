@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -54,6 +55,28 @@ def _leaves(tree: Any, kind: type, path: str, above: tuple[int, ...]) -> Iterato
             yield from _leaves(child, kind, f"{path}[{key!r}]", (*above, id(tree)))
 
 
+def matched(ones: Sequence[Leaf], twos: Sequence[Leaf]) -> list[tuple[int, int]]:
+    """Which tensor of one structure is which of another: by their places, what is left by shape and order.
+
+    >>> a = [Leaf("[0]", np.zeros(3)), Leaf("['mask']", np.zeros(2))]
+    >>> matched(a, [Leaf("[0]", np.ones(3)), Leaf("[1]", np.ones(2)), Leaf("[2]", np.ones(9))])
+    [(0, 0), (1, 1)]
+    """
+    if [one.path for one in ones] == [two.path for two in twos]:
+        return [(at, at) for at in range(len(ones))]
+    there = {two.path: at for at, two in enumerate(twos)}
+    pairs = [(at, there[one.path]) for at, one in enumerate(ones) if one.path in there]
+    used, free = {at for at, _ in pairs}, [at for at in range(len(twos)) if at not in {b for _, b in pairs}]
+    for at in range(len(ones)):
+        if at in used:
+            continue
+        fit = next((b for b in free if tuple(twos[b].tensor.shape) == tuple(ones[at].tensor.shape)), None)
+        if fit is not None:
+            pairs.append((at, fit))
+            free.remove(fit)
+    return sorted(pairs)
+
+
 class Side:
     """A recording that is compared, with the types of its model's modules where they are known."""
 
@@ -79,6 +102,7 @@ class Side:
             found.append(Entry(site, self.types.get(site, ""), order, calls, shapes, norms))
         return found
 
+    @cached_property
     def kinds(self) -> list[str]:
         """The kinds that the recording has."""
         return [kind for kind in (*FORWARD, *BACKWARD) if any(self._has(site, kind) for site in self.sites)]

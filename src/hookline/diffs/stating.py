@@ -50,8 +50,13 @@ def with_unmatched(diff: Diff, pair: Pair) -> Diff:
         for one in diff.sites
         if one.kind == "output" and one.dtypes[0] != one.dtypes[1]
     ]
+    diff.unmatched += [
+        replace(one, verdict=found.SHAPE)
+        for one in diff.sites
+        if one.why.startswith("A has ") and one.verdict != found.SHAPE and one.kind in FORWARD
+    ]
     ends = [one for one in diff.sites if one.site == "" and one.kind == "output"]
-    telling = [one for one in diff.unmatched if one.verdict != found.DTYPE]
+    telling = [one for one in diff.unmatched if one.verdict not in (found.DTYPE, found.SHAPE)]
     if not ends and telling:
         diff.first = telling[0]
     return diff
@@ -127,7 +132,7 @@ def with_sources(sites: list[SiteDiff], pair: Pair) -> list[SiteDiff]:
     came: dict[tuple[str, int], tuple[str, ...]] = {}
     for site, call in pair.calls():
         key = Key(site, "input", call)
-        if "input" in pair.a.kinds():
+        if "input" in pair.a.kinds:
             names = [givers.get(_print(pair, key, at)) for at in range(len(pair.a.leaves(key)))]
             came[site, call] = tuple(dict.fromkeys(name for name in names if name and name != site))
         out = Key(site, "output", call)

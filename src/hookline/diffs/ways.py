@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hookline.backends.protocol import Backend
-from hookline.diffs.following import Tensors, Visit, Way
+from hookline.diffs.following import Leaves, Visit, Way
 from hookline.diffs.measures import Apart, apart, step_of
-from hookline.diffs.reading import Key, Side
+from hookline.diffs.reading import Key, Side, matched
 from hookline.diffs.tolerance import Noise
 
 SIGNS = 1 << 12
@@ -51,16 +51,16 @@ class Shaken(Way):
         self._shake, self._innermost = shaker, innermost
         self._whole: set[Visit] = set()
 
-    def arriving(self, visit: Visit, tensors: Tensors) -> Sequence[Any] | None:
+    def arriving(self, visit: Visit, leaves: Leaves) -> Sequence[Any] | None:
         if visit.site not in self._innermost:
             return None
-        if not any(map(self._shake.moves, tensors)):
+        if not any(self._shake.moves(leaf.tensor) for leaf in leaves):
             self._whole.add(visit)
             return None
-        return [self._shake(tensor) for tensor in tensors]
+        return [self._shake(leaf.tensor) for leaf in leaves]
 
-    def leaving(self, visit: Visit, tensors: Tensors) -> Sequence[Any] | None:
-        return [self._shake(tensor) for tensor in tensors] if visit in self._whole else None
+    def leaving(self, visit: Visit, leaves: Leaves) -> Sequence[Any] | None:
+        return [self._shake(leaf.tensor) for leaf in leaves] if visit in self._whole else None
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Born:
 
     visit: Visit
     at: Visit | None
-    apart: list[Apart]
+    apart: dict[int, Apart]
     misfit: str = ""
     extra: bool = False
 
@@ -99,33 +99,35 @@ class Isolated(Way):
     random: dict[tuple[str, int], Any] = field(default_factory=dict)
     shaker: Shaker | None = None
     events: list[Born] = field(default_factory=list)
-    _pictured: Callable[[Key, NDArray[Any]], NDArray[Any]] = lambda key, array: array
 
-    def arriving(self, visit: Visit, tensors: Tensors) -> Sequence[Any] | None:
+    def arriving(self, visit: Visit, leaves: Leaves) -> Sequence[Any] | None:
         if (state := self.random.get((self.names[visit.site], visit.call))) is not None:
             self.backend.restore_random(state)
-        return self._put(visit, "input", tensors)
+        return self._put(visit, "input", leaves)
 
-    def leaving(self, visit: Visit, tensors: Tensors) -> Sequence[Any] | None:
-        return self._put(visit, "output", tensors)
+    def leaving(self, visit: Visit, leaves: Leaves) -> Sequence[Any] | None:
+        return self._put(visit, "output", leaves)
 
-    def _put(self, visit: Visit, kind: str, tensors: Tensors) -> Sequence[Any] | None:
+    def _put(self, visit: Visit, kind: str, leaves: Leaves) -> Sequence[Any] | None:
         own = visit._replace(site=self.names[visit.site])
         if visit.call >= len(self.reference.calls(own.site)):
-            self.events.append(Born(own, None, [], "A makes no such call", extra=True))
+            self.events.append(Born(own, None, {}, "A makes no such call", extra=True))
             return None
         wanted = self.reference.leaves(Key(own.site, kind, visit.call))
-        if reason := _misfit([leaf.tensor for leaf in wanted], tensors):
-            self._note(visit, kind, [], reason)
-            return None
-        arrays = [self.reference.array(leaf) for leaf in wanted]
-        gaps = [apart(array, self.backend.host(tensor)) for array, tensor in zip(arrays, tensors, strict=True)]
+        given = [leaf.tensor for leaf in leaves]
+        gaps: dict[int, Apart] = {}
+        for at, there in matched(wanted, leaves):
+            old = given[there]
+            if reason := _misfit(wanted[at].tensor, old):
+                self._note(visit, kind, {}, reason)
+                return None
+            array = self.reference.array(wanted[at])
+            gaps[at] = apart(array, self.backend.host(old))
+            given[there] = self._value(wanted[at].tensor, array, old)
         self._note(visit, kind, gaps)
-        return [
-            self._value(leaf.tensor, array, old) for leaf, array, old in zip(wanted, arrays, tensors, strict=True)
-        ]
+        return given
 
-    def _note(self, visit: Visit, kind: str, gaps: list[Apart], misfit: str = "") -> None:
+    def _note(self, visit: Visit, kind: str, gaps: dict[int, Apart], misfit: str = "") -> None:
         seen = visit._replace(site=self.names[visit.site])
         if kind == "output":
             self.events.append(Born(seen, None, gaps, misfit))
@@ -147,7 +149,7 @@ class Randomness(Way):
     backend: Backend
     states: dict[tuple[str, int], Any] = field(default_factory=dict)
 
-    def arriving(self, visit: Visit, tensors: Tensors) -> None:
+    def arriving(self, visit: Visit, leaves: Leaves) -> None:
         self.states[visit.site, visit.call] = self.backend.random_state()
 
 
@@ -155,15 +157,11 @@ def floor_of(way: Isolated) -> Noise:
     """What rounding alone adds at each place, of a run with a shaker."""
     noise = Noise()
     for event in way.events:
-        for at, gap in enumerate(event.apart):
+        for at, gap in event.apart.items():
             noise.note(event.key, at, gap)
     return noise
 
 
-def _misfit(wanted: Tensors, came: Tensors) -> str:
-    if len(wanted) != len(came):
-        return f"A has {len(wanted)} tensors here, B has {len(came)}"
-    for one, two in zip(wanted, came, strict=True):
-        if tuple(one.shape) != tuple(two.shape):
-            return f"the shape is {tuple(one.shape)} in A and {tuple(two.shape)} in B"
-    return ""
+def _misfit(wanted: Any, came: Any) -> str:
+    ours, theirs = tuple(wanted.shape), tuple(came.shape)
+    return "" if ours == theirs else f"the shape is {ours} in A and {theirs} in B"
