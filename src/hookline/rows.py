@@ -46,6 +46,8 @@ RATIO = "ratio"
 """Of an update: its norm relative to that of the weight."""
 LOST = "lost"
 """Of an update in a short format: the share of weights that have a gradient and stay as they are."""
+FINGERPRINT = "fingerprint"
+"""With `watch(fingerprint=True)`: 16 hexadecimal digits made of all bits of the tensor, in their order."""
 
 SERIES = ("site", "kind", "call", "mode")
 """What tells the series of one file apart: a file is of one rank."""

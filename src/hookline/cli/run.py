@@ -16,6 +16,7 @@ import hookline
 @click.option("--every", default=1, show_default=True, type=click.IntRange(1), help="Watch every n-th step.")
 @click.option("--where", multiple=True, help="Watch these layers only: a name or glob; may be given again.")
 @click.option("--budget", help="The most that watching may cost: 2% of the time of a step.")
+@click.option("--fingerprint", is_flag=True, help="Keep a fingerprint of all bits, for `hookline diff`.")
 @click.option("--json", "json_to", type=click.Path(path_type=Path, dir_okay=False), help="File for the findings.")
 @click.option(
     "--fail-on",
@@ -32,6 +33,7 @@ def command(
     every: int,
     where: tuple[str, ...],
     budget: str | None,
+    fingerprint: bool,
     json_to: Path | None,
     fail_on: str | None,
     verdict: bool,
@@ -53,6 +55,7 @@ def command(
             every=every,
             where=list(where) or "**",
             budget=budget,
+            fingerprint=fingerprint,
             json_to=json_to,
             fail_on=fail_on,
             verdict=verdict,

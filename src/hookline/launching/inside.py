@@ -18,7 +18,7 @@ def watching(to: str | Path | None = None, **options: Any) -> Watching:
     """A context manager that finds and watches the models that train inside of it, built there or before.
 
     With `to`, the first model's run is kept in that folder, and that of each further one in a folder inside it.
-    `options` are those of `watch`: every, where, ops, stats, budget.
+    `options` are those of `watch`: every, where, ops, stats, budget, fingerprint.
 
     >>> import hookline, torch
     >>> with hookline.watching() as w:

@@ -36,8 +36,8 @@ class Script:
     What was found is written to standard error when the process ends: in each model that trained, which layer,
     since when, why; and where its run was kept (`to`, by default a new folder in `runs/`). `json_to` is a file for
     the findings. With `fail_on` ("error" or "warning"), a script that succeeds in spite of such a finding ends
-    with exit code 3. `every`, `where` and `budget` are those of `watch`; `page` shows the live page.
-    InvalidArgument where there is no such script, or the folder holds a run already.
+    with exit code 3. `every`, `where`, `budget` and `fingerprint` are those of `watch`; `page` shows the live
+    page. InvalidArgument where there is no such script, or the folder holds a run already.
     """
 
     def __init__(
@@ -50,6 +50,7 @@ class Script:
         every: int = 1,
         where: str | Sequence[str] = "**",
         budget: str | float | None = None,
+        fingerprint: bool = False,
         json_to: str | Path | None = None,
         fail_on: str | None = None,
         verdict: bool = True,
@@ -58,6 +59,7 @@ class Script:
         if fail_on not in (None, *SEVERITIES):
             raise InvalidArgument(f"fail_on={fail_on!r}: expected one of {', '.join(SEVERITIES)}, or None.")
         options = {"every": every, "where": where, **({} if budget is None else {"budget": parse_share(budget)})}
+        options |= {"fingerprint": True} if fingerprint else {}
         self._program = Program(script, args, is_module=is_module)
         self._page = page
         self._launch = Launch(Following(folder_for(to, self._program.label), options), json_to, fail_on, verdict)

@@ -2,8 +2,9 @@
    no state outside of the arguments and the stack, no threads, no Python.h.
 
    hookline_reduce takes contiguous memory, hookline_reduce_difference two of them, hookline_reduce_strided any layout, and
-   statistics per channel. */
+   statistics per channel. hookline_fingerprint and its like take the same memories, and hash their bits. */
 #include "_kernel_avx2.h"
+#include "_kernel_bits.h"
 #include "_kernel_blocks.h"
 #include "_kernel_layout.h"
 
@@ -465,6 +466,41 @@ API int hookline_reduce_strided(
         reduce_slices(data, &l, channels, step, how, out);
     }
     DENORMALS_AS_BEFORE;
+    return 0;
+}
+
+/* The fingerprint of the bits of n values behind each other, or of n bytes; `out` has room for it. */
+API void hookline_fingerprint(const void *data, int64_t n, int how, uint64_t *out) {
+    const int bytes = DTYPE_OF(how) == BYTES ? 1 : size_of(DTYPE_OF(how));
+    *out = fingerprint(data, n * bytes, LEVEL_OF(how) == AVX2_LEVEL);
+}
+
+/* The same for any layout of up to MAX_DIMS dims, strides in values; with the arguments of hookline_reduce_strided, in
+   whose place it is called. Returns 0, or 1 where there are too many dims. */
+API int hookline_fingerprint_strided(
+    const void *data, int dims, const int64_t *size, const int64_t *stride, int unused, int how, char *out) {
+    (void)unused;
+    if (dims > MAX_DIMS) return 1;
+    uint64_t found = fingerprint_strided(data, dims, size, stride, size_of(DTYPE_OF(how)), LEVEL_OF(how) == AVX2_LEVEL);
+    memcpy(out, &found, sizeof found);
+    return 0;
+}
+
+/* And of the differences of two such memories, as hookline_reduce_difference makes them. */
+API int hookline_fingerprint_difference(const void *data, const void *less, int64_t n, int how, uint64_t *out) {
+    if (FLUSHES || !is_aligned(data, DTYPE_OF(how)) || !is_aligned(less, DTYPE_OF(how))) return 1;
+    Job job = {.dtype = DTYPE_OF(how), .avx2 = LEVEL_OF(how) == AVX2_LEVEL};
+    const Subtract subtract = subtract_of(&job);
+    const int64_t bytes = size_of(job.dtype), full = 8 * WORDS / bytes;
+    Values made;
+    Bits bits;
+    begin_bits(&bits, n * bytes, job.avx2);
+    for (int64_t at = 0; at < n; at += full) {
+        int count = n - at < full ? (int)(n - at) : (int)full;
+        subtract((const char *)data + at * bytes, (const char *)less + at * bytes, count, &made);
+        take_bits(&bits, (const char *)&made, count * bytes);
+    }
+    *out = end_bits(&bits);
     return 0;
 }
 

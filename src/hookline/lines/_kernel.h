@@ -28,9 +28,9 @@
 #endif
 
 /* The layout of Header in kernel.py, and of the bins in bins.py; ABI grows with every change. */
-#define ABI 2
+#define ABI 3
 
-enum { F32 = 0, F64 = 1, F16 = 2, BF16 = 3 };
+enum { F32 = 0, F64 = 1, F16 = 2, BF16 = 3, BYTES = 4 };
 enum { BASELINE = 1, AVX2_LEVEL = 2 };
 
 /* How a call is to be done, in one number, for every argument of a ctypes call costs time. */

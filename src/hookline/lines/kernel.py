@@ -27,8 +27,10 @@ try:
 except ImportError:  # there was no compiler when hookline was installed
     reduce_tensor = None
 
-ABI = 2 * 10000 + bins.COUNT
+ABI = 3 * 10000 + bins.COUNT
 CODES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 3}
+BYTES = 4
+"""The code of what is hashed byte by byte."""
 MAX_DIMS = 8
 WAYS = {"avx2": "AVX2", "baseline": "baseline C", "torch": "torch"}
 """What HOOKLINE_KERNEL may ask for, and what `kernel_in_use` calls it."""
@@ -60,6 +62,16 @@ class Kernel:
         self._strided.argtypes = [address, number, address, address, number, number, address]
         self._plain, self._any_layout = (
             ctypes.cast(function, ctypes.c_void_p).value or 0 for function in (self._reduce, self._strided)
+        )
+        self._fingerprint = library.hookline_fingerprint
+        self._fingerprint.argtypes, self._fingerprint.restype = self._reduce.argtypes, None
+        self._fingerprint_strided = library.hookline_fingerprint_strided
+        self._fingerprint_strided.argtypes = self._strided.argtypes
+        self._fingerprint_difference = library.hookline_fingerprint_difference
+        self._fingerprint_difference.argtypes = self._difference.argtypes
+        self._bits, self._any_bits = (
+            ctypes.cast(function, ctypes.c_void_p).value or 0
+            for function in (self._fingerprint, self._fingerprint_strided)
         )
         self._any_dtype = [level << 4 | histogram << 8 for histogram in (0, 1)]
         self._how = [{name: how | code for name, code in CODES.items()} for how in self._any_dtype]
@@ -99,11 +111,39 @@ class Kernel:
         self._call_strided(pointer, layout, dim, self._how[histogram][dtype], address_of(words))
         return words
 
-    def _call_strided(self, pointer: int, layout: Any, dim: int, how: int, words: int) -> None:
+    def fingerprint_direct(self, exchange: object, tensor: Tensor, word: int) -> bool:
+        """Writes the fingerprint of a tensor that tells where it lies to memory; whether it could."""
+        if reduce_tensor is None:
+            return False
+        return reduce_tensor(exchange, self._bits, self._any_bits, tensor, self._any_dtype[0], word)
+
+    def fingerprint_into(self, word: int, address: Address, *, in_order: bool) -> None:
+        """The same of values somewhere; `in_order`: they lie behind each other, in the order of their indices."""
+        pointer, count, dtype, layout = address
+        if in_order:
+            self._fingerprint(pointer, count, self._how[0][dtype], word)
+        else:
+            self._call_strided(pointer, layout, -1, self._how[0][dtype], word, self._fingerprint_strided)
+
+    def fingerprint_difference_into(self, word: int, addresses: tuple[Address, Address]) -> bool:
+        """The same of the differences of two memories without gaps; whether it could be done."""
+        (pointer, count, dtype, _), (less, *_) = addresses
+        return not self._fingerprint_difference(pointer, less, count, self._how[0][dtype], word)
+
+    def fingerprint_bytes(self, pointer: int, count: int) -> int:
+        """The fingerprint of so many bytes."""
+        word = ctypes.c_uint64()
+        self._fingerprint(pointer, count, self._any_dtype[0] | BYTES, address_of(word))
+        return word.value
+
+    def _call_strided(
+        self, pointer: int, layout: Any, dim: int, how: int, words: int, function: Any = None
+    ) -> None:
         shape, strides = layout
         numbers = ctypes.c_int64 * len(shape)
         sizes, steps = numbers(*shape), numbers(*strides)
-        self._strided(pointer, len(shape), address_of(sizes), address_of(steps), dim, how, words)
+        call = function or self._strided
+        call(pointer, len(shape), address_of(sizes), address_of(steps), dim, how, words)
 
     @cached_property
     def read_pass(self) -> Any:

@@ -181,6 +181,11 @@ def _extra(one: Reduced, scalars: Any) -> Mapping[str, Extra] | None:
     return {f.name: Extra(value, f.merge or "mean") for f, value in zip(one.extra, numbers, strict=True)}
 
 
+def backend_of(tensor: Tensor) -> Backend:
+    """The backend of a tensor's type."""
+    return _backends.get(type(tensor)) or _backend_of(tensor)
+
+
 def _backend_of(tensor: Tensor) -> Backend:
     backend = _backends[type(tensor)] = of_tensor(tensor)
     return backend

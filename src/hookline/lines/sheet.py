@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from hookline import bins
 from hookline.backends.nouns import Tensor
+from hookline.lines.fingerprints import Fingerprints
 from hookline.lines.reduce import Reduced, fetched, reduce, reduce_difference, reduced_into
 from hookline.lines.stats import Extra
 from hookline.rows import HEADER
@@ -26,6 +27,8 @@ NAN, INF = HEADER - 2, HEADER - 1
 class Sheet:
     """The reductions of one step. There are so many `lines`; those that are more have memory of their own.
 
+    With `fingerprint`, each line also has that of its tensor's bits (`fingerprints`).
+
     Threads may reduce at the same time: each gets a line of its own.
 
     >>> import torch
@@ -37,7 +40,7 @@ class Sheet:
     [3, 5]
     """
 
-    def __init__(self, histogram: bool, lines: int) -> None:
+    def __init__(self, histogram: bool, lines: int, fingerprint: bool = False) -> None:
         self._histogram = histogram
         self._width = HEADER + bins.COUNT * histogram
         self._words: Words = np.zeros((lines, self._width), np.int64)
@@ -45,14 +48,16 @@ class Sheet:
         self._apart = 8 * self._width
         self._next = count()
         self._elsewhere: dict[int, Reduced] = {}
+        self._prints = Fingerprints(lines) if fingerprint else None
 
     def reduce(self, tensor: Tensor, extra: Iterable[str] = ()) -> int:
         """The number of the line that has the tensor's statistics from now on."""
         line = next(self._next)
         has_room = line < self._lines and not extra
-        if has_room and reduced_into(self._address + line * self._apart, tensor, self._histogram):
-            return line
-        self._elsewhere[line] = reduce(tensor, self._histogram, extra)
+        if not (has_room and reduced_into(self._address + line * self._apart, tensor, self._histogram)):
+            self._elsewhere[line] = reduce(tensor, self._histogram, extra)
+        if self._prints is not None:
+            self._prints.add(line, tensor)
         return line
 
     def reduce_difference(self, after: Tensor, before: Tensor) -> int | None:
@@ -60,7 +65,7 @@ class Sheet:
         line = next(self._next)
         into = self._address + line * self._apart if line < self._lines else None
         reduced = reduce_difference(after, before, self._histogram, into)
-        if reduced is None:
+        if reduced is None or not (self._prints is None or self._prints.add_difference(line, after, before)):
             return None
         if reduced.words is not None:
             self._elsewhere[line] = reduced
@@ -83,6 +88,12 @@ class Sheet:
         self._words[: next(self._next)] = 0
         self._next = count()
         self._elsewhere = {}
+        if self._prints is not None:
+            self._prints.clear()
+
+    def fingerprints(self, number: int) -> list[int | None] | None:
+        """Those of the first lines, None for one whose bits were not to be had; None where none was wanted."""
+        return None if self._prints is None else self._prints.read(number)
 
     def read(self, number: int) -> tuple[Words, Mapping[int, Mapping[str, Extra]]]:
         """The first lines, after one transfer for each device; and what users' statistics found, by line."""

@@ -64,6 +64,11 @@ class Run:
         self._told: set[str] = set()
 
     @property
+    def readers(self) -> list[Reader]:
+        """Who reads its files, one for each process that wrote; for those who want many series at once."""
+        return list(self._readers)
+
+    @property
     def damage(self) -> list[str]:
         """What of the run could not be read so far, a sentence each: files, frames with their steps, facts.
 

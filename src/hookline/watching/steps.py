@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hookline.alone import Alone
+from hookline.backends.hashing import together
 from hookline.backends.nouns import Tensor
 from hookline.backends.protocol import StatsSpec
 from hookline.lines import Reduced, Stats, collect, reduce, reduce_channels
@@ -21,7 +22,7 @@ from hookline.lines.reduce import collect_channel_words, words_of
 from hookline.lines.registry import BASIC, find, on_tensors, values
 from hookline.lines.sheet import Sheet, Words
 from hookline.reporting import report
-from hookline.rows import COUNTS, FLOATS, HEADER, OF_CALLS, RATIO, STATISTICS, Row, Rows, Series
+from hookline.rows import COUNTS, FINGERPRINT, FLOATS, HEADER, OF_CALLS, RATIO, STATISTICS, Row, Rows, Series
 
 Lines = NDArray[np.int64]
 """Numbers of lines of a sheet."""
@@ -71,6 +72,7 @@ class RowSpec(NamedTuple):
     histogram: bool = True
     stats: tuple[str, ...] = ()
     channels: int | None = None
+    fingerprint: bool = False
 
 
 Entry = tuple[Key, int, Reduced | None]
@@ -125,7 +127,7 @@ class Gathered:
         functions = tuple(one.fn for one in found)
         on_host = None if active() is None else words_of
         self.statistics = StatsSpec(wanted.histogram, functions, wanted.channels, on_host)
-        self._step = OpenStep(Sheet(wanted.histogram, expected))
+        self._step = OpenStep(Sheet(wanted.histogram, expected, wanted.fingerprint))
         self._spare: Sheet | None = None
         self._added_before = 0
         self._known: dict[Series, Series] = {}
@@ -253,7 +255,7 @@ class Gathered:
         step, size = self._step, len(self._step.entries)
         sheet, self._spare = self._spare, None
         if sheet is None or not sheet.fits(size):
-            sheet = Sheet(self._wanted.histogram, size)
+            sheet = Sheet(self._wanted.histogram, size, self._wanted.fingerprint)
         self._step = OpenStep(sheet)
         step.taken = len(step.entries)
         self._added_before += step.taken
@@ -276,6 +278,7 @@ class Gathered:
             more,
             rank,
         )
+        _add_fingerprints(more, ended)
         _add_besides(rows, more, ended)
         return rows
 
@@ -325,6 +328,15 @@ def _one_line_each(words: Words, lines: list[list[int]], merged: Mapping[int, St
         found[several] = np.arange(len(words), len(words) + len(several))
         words = np.concatenate([words, np.stack([merged[row].words() for row in several])])
     return words, found
+
+
+def _add_fingerprints(more: list[Row], ended: EndedStep) -> None:
+    """Adds to `more` the fingerprint of each row's tensors, if they are wanted and there."""
+    prints = ended.sheet.fingerprints(ended.size)
+    for row, lines in enumerate(ended.lines.values() if prints is not None else ()):
+        found = [prints[line] for line in lines] if prints is not None else []
+        if None not in found:
+            more[row] = {**more[row], FINGERPRINT: f"{together(one for one in found if one is not None):016x}"}
 
 
 def _add_besides(rows: Rows, more: list[Row], ended: EndedStep) -> None:

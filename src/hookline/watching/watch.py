@@ -56,6 +56,7 @@ def watch(
     config: Mapping[str, Any] | None = None,
     keep: int | None = None,
     budget: str | float | None = None,
+    fingerprint: bool = False,
 ) -> Watch:
     """A context manager that gives statistics of activations, gradients and parameters, step by step.
 
@@ -83,6 +84,8 @@ def watch(
     With `budget="2%"` (or 0.02) hookline measures what it takes itself and records so few steps, of those that
     `every` chooses, that it stays below this share of the training's time; where steps would be too far apart,
     sites take turns. `w.budget` tells what it did.
+    With `fingerprint` each row has one more column, `fingerprint`: 16 digits made of all bits of the tensor in
+    their order, the same on every machine. `hookline.diff` tells by them where the bits of two runs part.
 
     >>> import torch
     >>> model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU())
@@ -115,7 +118,7 @@ def watch(
         select(tree, where),
         as_schedule(every),
         Table(history, sinks_of(to, resume=resume)),
-        RowSpec(histogram, tuple(stats), channels),
+        RowSpec(histogram, tuple(stats), channels, bool(fingerprint)),
         inputs=inputs,
         grads=grads,
         ops=None if ops is False else Chosen(backend, ops),
