@@ -146,7 +146,8 @@ framework-%: .venv-%/.ready
 	.venv-$*/bin/pytest -q -c $(SUITES)/frameworks/pytest.ini $(SUITES)/frameworks/$* docs/frameworks/$*.md
 
 test-frameworks: setup $(addprefix framework-,$(FRAMEWORKS))
-	$(BIN)/pytest -q -c $(SUITES)/frameworks/pytest.ini $(SUITES)/frameworks/test_across.py
+	$(BIN)/pytest -q -c $(SUITES)/frameworks/pytest.ini $(SUITES)/frameworks/test_across.py \
+		$(SUITES)/frameworks/test_across_diff.py
 
 $(VERSIONS)/.ready: $(SUITES)/versions/requirements.txt constraints.txt setup.py
 	$(PYTHON) -m venv $(VERSIONS)

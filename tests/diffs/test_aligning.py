@@ -289,6 +289,63 @@ def test_the_map_says_what_has_no_counterpart():
     assert found.missing == ["aux.fc"] and found.extra == ["other"] and found.pairs == [("fc", "fc")]
 
 
+def layers(above, *types):
+    """Numbered layers, each with a part of its own where it is a Block."""
+    dot = f"{above}." if above else ""
+    found = []
+    for number, kind in enumerate(types):
+        if kind == "Block":
+            found.append(Entry(f"{dot}{number}.fc", "Linear", 2 * number, shapes=((2, 8),)))
+        found.append(Entry(f"{dot}{number}", kind, 2 * number + 1, shapes=((2, 8),)))
+    return [*found, *([Entry(above, "Sequential", 1000)] if above else [])]
+
+
+def test_a_layer_that_was_put_into_a_list_moves_the_others():
+    a = layers("net", "Linear", "ReLU", "Block", "LayerNorm", "Block")
+    b = layers("net", "Linear", "Dropout", "ReLU", "Block", "LayerNorm", "Block")
+    found = align(a, b)
+    assert dict(found.pairs) == {
+        "net.0": "net.0",
+        "net.1": "net.2",
+        "net.2.fc": "net.3.fc",
+        "net.2": "net.3",
+        "net.3": "net.4",
+        "net.4.fc": "net.5.fc",
+        "net.4": "net.5",
+        "net": "net",
+    }
+    assert found.extra == ["net.1"] and not found.missing and not found.reordered
+    assert found.how["net.0"] == "same name" and found.how["net.2.fc"] == "type, shape and order"
+    back = align(b, a)
+    assert {two: one for one, two in back.pairs} == dict(found.pairs) and back.missing == ["net.1"]
+
+
+def test_lists_in_lists_are_moved_from_the_top():
+    a = [*layers("", "Linear", "Sequential"), *layers("1", "Linear", "ReLU", "LayerNorm")][:-1]
+    b = [*layers("", "Dropout", "Linear", "Sequential"), *layers("2", "Linear", "LayerNorm")][:-1]
+    found = align(a, b)
+    assert dict(found.pairs) == {"0": "1", "1": "2", "1.0": "2.0", "1.2": "2.1"}
+    assert found.missing == ["1.1"] and found.extra == ["0"]
+
+
+def test_layers_that_were_only_exchanged_for_others_keep_their_numbers():
+    a, b = layers("net", "Linear", "ReLU", "Linear"), layers("net", "Linear", "GELU", "Linear")
+    assert dict(align(a, b).pairs)["net.1"] == "net.1"
+    wider = [
+        Entry(e.name, e.type, e.order, shapes=((2, 16),)) for e in layers("net", "Linear", "Linear", "Linear")
+    ]
+    assert all(one == other for one, other in align(layers("net", "Linear", "Linear", "Linear"), wider).pairs)
+    blocks = align(layers("net", *["Block"] * 12), layers("net", *["Block"] * 11))
+    assert set(blocks.missing) == {"net.11", "net.11.fc"} and all(one == other for one, other in blocks.pairs)
+
+
+def test_layers_of_a_list_in_another_order_are_told_to_be():
+    a, b = layers("net", "LayerNorm", "Linear", "ReLU"), layers("net", "Linear", "LayerNorm", "ReLU")
+    found = align(a, b)
+    assert dict(found.pairs) == {"net.0": "net.1", "net.1": "net.0", "net.2": "net.2", "net": "net"}
+    assert len(found.reordered) == 1 and not found.missing and not found.extra
+
+
 def test_a_name_twice_on_a_side_is_refused():
     with pytest.raises(InvalidArgument, match="each name once"):
         align([linear("x", 0), linear("x", 1)], [])

@@ -196,6 +196,25 @@ def test_any_safetensors_file_will_do(source, ids, tmp_path):
     assert torch.equal(target.blocks[11].up.weight, source.blocks[11].up.weight)
 
 
+def test_a_file_without_an_order_is_not_paired_by_one(tmp_path):
+    """safetensors sorts names: what is alike would be exchanged, and nothing would tell."""
+    sizes = {"q": (4, 4), "k": (4, 4), "fc": (4, 2), "norm": None}
+    made = {n: nn.LayerNorm(4) if size is None else nn.Linear(*size) for n, size in sizes.items()}
+    a = nn.ModuleDict(made)
+    save_file(a.state_dict(), tmp_path / "plain.safetensors")
+    b = nn.ModuleDict({f"my_{name}": nn.LayerNorm(4) if s is None else nn.Linear(*s) for name, s in sizes.items()})
+    loaded = load_weights(b, tmp_path / "plain.safetensors", strict=False)
+    assert {one: other for one, other in loaded.placed.items() if one.endswith("weight")} == {
+        "fc.weight": "my_fc.weight",
+        "norm.weight": "my_norm.weight",
+    }
+    assert loaded.unplaced == ["k.bias", "k.weight", "q.bias", "q.weight"]
+    load_weights(b, tmp_path / "plain.safetensors", map={"*": "my_*"})
+    assert torch.equal(b["my_q"].weight, a["q"].weight)
+    load_weights(b, save_weights(a, tmp_path / "ordered.safetensors"))
+    assert torch.equal(b["my_k"].weight, a["k"].weight)
+
+
 def test_half_precision_is_carried(tmp_path):
     a = nn.Linear(3, 3).to(torch.bfloat16)
     path = save_weights(a, tmp_path / "w.safetensors")

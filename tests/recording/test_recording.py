@@ -72,8 +72,9 @@ def test_what_comes_back_can_be_imported_and_shows_no_machinery(recording):
     assert isinstance(audit, hookline.Audit) and isinstance(audit[0], hookline.AuditEntry)
     assert public(recording) == {"audit", "backend", "get", "items", "keys", "names", "ops", "save", "values"}
     values = {"output", "input", "kwargs", "grad_output", "grad_input", "grad_kwargs"}
-    assert public(site) == values | {"name", "aliases", "calls", "op", "param_grads", "why"}
-    assert public(site.calls[0]) == values | {"site", "order", "sequence", "repeated_in"}
+    assert public(site) == values | {"name", "aliases", "calls", "op", "param_grads", "type", "why"}
+    assert site.type == "ReLU"
+    assert public(site.calls[0]) == values | {"site", "order", "ended", "sequence", "repeated_in"}
 
 
 def public(thing):

@@ -19,7 +19,7 @@ from hookline.backends.gate import Gate
 from hookline.backends.hearing import HeardLoss as HeardLoss
 from hookline.backends.hearing import Hearing as Hearing
 from hookline.backends.hearing import NumbersListener as NumbersListener
-from hookline.backends.neutral import Forms
+from hookline.backends.neutral import Carrying
 from hookline.backends.nouns import Address as Address
 from hookline.backends.nouns import GradSink as GradSink
 from hookline.backends.nouns import JointSink as JointSink
@@ -331,16 +331,6 @@ class Repeating(Protocol):
 
     def graph_free(self) -> AbstractContextManager[Any]:
         """A block in which nothing is kept for a backward."""
-
-
-class Carrying(Protocol):
-    """Weights that go from one framework to another; `neutral.py` says how they lie in between."""
-
-    def forms_of(self, module: Module) -> Forms:
-        """How a module's own weights are kept in a neutral file; those that it does not name, as they are."""
-
-    def write_weight(self, tensor: Tensor, data: Tensor) -> None:
-        """Has a parameter or buffer hold other numbers."""
 
 
 class Auditing(Protocol):

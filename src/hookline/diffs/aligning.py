@@ -163,8 +163,14 @@ def _by_map(pairing: Pairing, mapping: Map) -> None:
 
 
 def _by_name(pairing: Pairing) -> None:
-    """The same name, then the same name without wrappers; wrappers of a place that is paired count as found."""
-    ours, theirs = places(pairing.a, pairing.b)
+    """The same name, then the same name without wrappers; wrappers of a place that is paired count as found.
+
+    Numbers of layers are those of B, where a layer was put into a list or taken out of it.
+    """
+    from hookline.diffs.shifts import moved
+
+    plain, theirs = places(pairing.a, pairing.b)
+    ours = moved(plain, theirs, pairing.a, pairing.b)
     for name in pairing.a:
         if name in pairing.b and ours[name] == theirs[name]:
             pairing.add(name, name, SAME)
@@ -175,7 +181,7 @@ def _by_name(pairing: Pairing) -> None:
         group.sort(key=len)
     for name in sorted((entry.name for entry in pairing.left_a), key=len, reverse=True):
         if group := inner.get(ours[name], []):
-            pairing.add(name, group.pop(), UNWRAPPED)
+            pairing.add(name, group.pop(), UNWRAPPED if ours[name] == plain[name] else ORDER)
     taken = {ours[name] for name in pairing.to_b}, {theirs[name] for name in pairing.to_a}
     pairing.wrappers += [("a", one.name) for one in pairing.left_a if ours[one.name] in taken[0]]
     pairing.wrappers += [("b", one.name) for one in pairing.left_b if theirs[one.name] in taken[1]]

@@ -117,7 +117,7 @@ def _likeness(a: Sequence[Entry], b: Sequence[Entry], known: Mapping[str, str]) 
     return _table(
         [(one.type, one.name in containers_a) for one in a],
         [(one.type, one.name in containers_b) for one in b],
-        lambda one, other: _like(one[0], other[0], one[1], other[1]),
+        lambda one, other: like(one[0], other[0], one[1], other[1]),
     )
 
 
@@ -126,7 +126,7 @@ def _permuted(a: Sequence[Entry], b: Sequence[Entry]) -> NDArray[np.bool_]:
     return _equal([_sorted(one.shapes) for one in a], [_sorted(one.shapes) for one in b])
 
 
-def _like(one: str, other: str, one_holds: bool, other_holds: bool) -> int:
+def like(one: str, other: str, one_holds: bool = False, other_holds: bool = False) -> int:
     """2 for types that do the same, 1 for those that may, 0 else. What holds others may have any name."""
     if not one or not other:  # nobody knows
         return int(one_holds == other_holds)

@@ -20,8 +20,8 @@ MOST_AXES = 5
 CLEARLY = 0.1
 """An order of axes is taken for a better one where it leaves no more than this share of the difference."""
 
-Arrays = Callable[[str, str], tuple[NDArray[Any], NDArray[Any]] | None]
-"""The first tensor that leaves a place of A and one of B; None where there is none."""
+Arrays = list[tuple[NDArray[Any], NDArray[Any]]]
+"""Tensors that cross a place, in A and in B."""
 
 
 def propose_map(recording_a: Recording, recording_b: Recording, path: str | os.PathLike[str] | None = None) -> Map:
@@ -30,13 +30,17 @@ def propose_map(recording_a: Recording, recording_b: Recording, path: str | os.P
     The file says of each pair by what it was found, and lists what has no counterpart: edit it, and give it to
     `diff`. Where B has the axes of its arrays in another order, that is part of it.
     """
-    from hookline.diffs.reading import Key, Side
+    from hookline.diffs.reading import FORWARD, Key, Side
 
     a, b = Side(recording_a), Side(recording_b)
 
-    def arrays(one: str, other: str) -> tuple[NDArray[Any], NDArray[Any]] | None:
-        ones, others = a.leaves(Key(one, "output")), b.leaves(Key(other, "output"))
-        return (a.array(ones[0]), b.array(others[0])) if ones and others else None
+    def arrays(one: str, other: str) -> Arrays:
+        return [
+            (a.array(mine), b.array(its))
+            for kind in FORWARD
+            if kind in a.kinds and kind in b.kinds
+            for mine, its in zip(a.leaves(Key(one, kind)), b.leaves(Key(other, kind)), strict=False)
+        ]
 
     found = proposed(a.entries(), b.entries(), arrays)
     if path is not None:
@@ -44,13 +48,14 @@ def propose_map(recording_a: Recording, recording_b: Recording, path: str | os.P
     return found
 
 
-def proposed(a: Sequence[Entry], b: Sequence[Entry], arrays: Arrays = lambda one, other: None) -> Map:
-    """A map between two sides; with `arrays` the order of axes is told by values where shapes do not tell it."""
+def proposed(a: Sequence[Entry], b: Sequence[Entry], arrays: Callable[[str, str], Arrays] | None = None) -> Map:
+    """A map between two sides; by `arrays` the order of axes is told also where the shapes do not tell it."""
     alignment = align(a, b)
     ours, theirs = ({entry.name: entry for entry in side} for side in (a, b))
     rules = []
     for one, other in alignment.pairs:
-        layout = _layout(ours[one], theirs[other], arrays(one, other))
+        crossed = _empty(ours[one], theirs[other]) if arrays is None else arrays(one, other)
+        layout = _layout([pair for pair in crossed if pair[0].ndim == pair[1].ndim])
         rules.append(Rule(one, other, layout, alignment.how[one]))
     remarks = [f"only A has {_shown(ours[name])}" for name in alignment.missing]
     remarks += [f"only B has {_shown(theirs[name])}" for name in alignment.extra]
@@ -61,30 +66,38 @@ def proposed(a: Sequence[Entry], b: Sequence[Entry], arrays: Arrays = lambda one
     return Map(rules, remarks=remarks)
 
 
-def _layout(one: Entry, other: Entry, arrays: tuple[NDArray[Any], NDArray[Any]] | None) -> Layout:
-    """How B's array becomes A's: by the shapes, and by the values where several ways have the same shape."""
-    if not one.shapes or not other.shapes or len(one.shapes[0]) != len(other.shapes[0]):
-        return None
-    wanted = one.shapes[0]
-    empty = np.broadcast_to(np.float32(0), other.shapes[0])  # takes no memory
+def _empty(one: Entry, other: Entry) -> Arrays:
+    """Arrays of the shapes of two places, which take no memory."""
+    zero = np.float32(0)
+    pairs = zip(one.shapes, other.shapes, strict=False)
+    return [(np.broadcast_to(zero, mine), np.broadcast_to(zero, its)) for mine, its in pairs]
+
+
+def _layout(arrays: Arrays) -> Layout:
+    """How B's arrays become A's: by the shapes, and by the values where several ways have the same shapes."""
+    axes = {one.ndim for one, _ in arrays}
     options: list[Layout] = [None, *LAYOUTS]
-    options = [layout for layout in options if arranged(empty, layout).shape == wanted]
-    if not options and len(wanted) <= MOST_AXES:
-        every = itertools.permutations(range(len(wanted)))
-        options = [axes for axes in every if empty.transpose(axes).shape == wanted]
-    if len(options) < 2 or arrays is None:
-        return options[0] if options else None
-    errors = [_apart(arrays, layout) for layout in options]
+    if len(axes) == 1 and max(axes) <= MOST_AXES:
+        options += itertools.permutations(range(max(axes)))
+    fitting = [
+        layout for layout in options if all(arranged(other, layout).shape == one.shape for one, other in arrays)
+    ]
+    if not fitting or not arrays:
+        return None
+    errors = [_apart(arrays, layout) for layout in fitting]
     best = int(np.argmin(errors))
-    return options[best] if errors[best] < CLEARLY * errors[0] else options[0]
+    return fitting[best] if errors[best] < CLEARLY * errors[0] else fitting[0]
 
 
-def _apart(arrays: tuple[NDArray[Any], NDArray[Any]], layout: Layout) -> float:
-    """How far two arrays are apart, where one is put into the order of the other."""
-    one, other = arrays
+def _apart(arrays: Arrays, layout: Layout) -> float:
+    """How far arrays are apart, where those of B are put into the order of A's."""
+    found = 0.0
     with np.errstate(all="ignore"):
-        gap = np.abs(one.astype(np.float64) - arranged(other, layout).astype(np.float64))
-    return float(np.nan_to_num(gap).sum())
+        for one, other in arrays:
+            wide = np.result_type(one, other, np.float64)
+            gap = np.abs(one.astype(wide) - arranged(other, layout))
+            found += float(np.nan_to_num(gap).sum())
+    return found
 
 
 def _shown(entry: Entry) -> str:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,9 +19,9 @@ from numpy.typing import NDArray
 from hookline.backends import named, resolve
 from hookline.backends.neutral import LAYOUT, Form
 from hookline.backends.protocol import Backend
-from hookline.diffs.aligning import Entry, align
 from hookline.diffs.mapping import Map, as_map
-from hookline.diffs.rules import Rule, arranged
+from hookline.diffs.rules import arranged
+from hookline.diffs.weight_pairs import Weight, weight_pairs
 from hookline.errors import InvalidArgument, RunError, printable
 from hookline.recording import seals
 from hookline.recording.files import UNREADABLE, write_tensors
@@ -103,13 +102,20 @@ def load_weights(model: Any, path: str | os.PathLike[str], map: Any = None, stri
 
     Weights with the same name belong together; others are found by the type, the shapes and the order of their
     modules, or by `map`, from the file's names of weights or modules to the model's. Any safetensors file with
-    torch's axes will do. With `strict` nothing is written unless every weight of both sides has its counterpart.
+    torch's axes will do, but tells no order. With `strict` nothing is written unless every weight of both
+    sides has its counterpart.
     """
     backend, path = resolve(model), Path(path)
     arrays, types = _read(path)
     slots = _slots(backend, model)
     given = as_map(map)
-    loaded, ready = _fitted(backend, arrays, slots, _pairs(arrays, types, slots, given), given or Map())
+    pairs = weight_pairs(
+        {name: Weight(array.shape, types.get(name, "")) for name, array in arrays.items()},
+        {name: Weight(slot.numbers.shape, slot.type) for name, slot in slots.items()},
+        given,
+        in_order=bool(types),
+    )
+    loaded, ready = _fitted(backend, arrays, slots, pairs, given or Map())
     if strict and (loaded.unplaced or loaded.unfilled or loaded.misfits):
         raise InvalidArgument(
             f"the weights of {path} do not fit this model, nothing was written. {loaded}. Say by "
@@ -160,59 +166,11 @@ def _read(path: Path) -> tuple[dict[str, Array], dict[str, str]]:
         found |= {name: found[other] for name, other in told.get("tied", {}).items()}
         types = {name: str(one["type"]) for name, one in told.get("weights", {}).items()}
         # A file has its tensors in no order that means anything; the metadata has them in that of the model.
-        order = {name: at for at, name in enumerate(types or sorted(found, key=_natural))}
-        return {name: found[name] for name in sorted(found, key=lambda name: order.get(name, len(order)))}, types
+        return {name: found[name] for name in dict.fromkeys([*types, *found]) if name in found}, types
     except RunError:
         raise
     except UNREADABLE as error:
         raise RunError(f"{path} is no file of weights, or is damaged: {printable(error)}") from error
-
-
-def _pairs(
-    arrays: Mapping[str, Array], types: Mapping[str, str], slots: Mapping[str, _Slot], given: Map | None
-) -> dict[str, str]:
-    """The model's name for each name of the file that has one."""
-    ours = _modules({name: array.shape for name, array in arrays.items()}, types)
-    theirs = _modules(
-        {name: slot.numbers.shape for name, slot in slots.items()},
-        {name: slot.type for name, slot in slots.items()},
-    )
-    found: dict[str, str] = {}
-    modules: list[Rule] = []
-    if given is not None:
-        homes = {one.name for one in theirs}
-        said = given.names([*arrays, *(one.name for one in ours)], [*slots, *homes])
-        found = {one: other for one, other in said.items() if one in arrays and other in slots}
-        modules = [Rule(one, other) for one, other in said.items() if one not in arrays and other in homes]
-    taken = set(found.values())
-    weights = _by_module(arrays)
-    for one, other in align(ours, theirs, Map(modules) if modules else None, exact=True).pairs:
-        for name in weights[one]:
-            match = f"{other}.{name.rpartition('.')[2]}".removeprefix(".")
-            if name not in found and match in slots and match not in taken:
-                found[name] = match
-                taken.add(match)
-    return found
-
-
-def _modules(shapes: Mapping[str, tuple[int, ...]], types: Mapping[str, str]) -> list[Entry]:
-    """What is known of each module that has weights, in order."""
-    return [
-        Entry(
-            module,
-            next((types[name] for name in names if name in types), ""),
-            order,
-            shapes=tuple(tuple(shapes[name]) for name in sorted(names)),
-        )
-        for order, (module, names) in enumerate(_by_module(shapes).items())
-    ]
-
-
-def _by_module(names: Iterable[str]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for name in names:
-        found.setdefault(name.rpartition(".")[0], []).append(name)
-    return found
 
 
 def _fitted(
@@ -247,8 +205,3 @@ def _fitted(
 
 def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
-
-
-def _natural(name: str) -> list[tuple[int, str]]:
-    """Names in the order in which people count: layers.2 before layers.10."""
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]

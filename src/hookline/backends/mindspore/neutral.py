@@ -32,6 +32,7 @@ KNOWN: dict[type, Forms] = {
     nn.Conv1d: {"weight": (Form("weight", _one_axis),)},
     nn.Conv1dTranspose: {"weight": (Form("weight", _one_axis),)},
     nn.Embedding: {"embedding_table": (Form("weight"),)},
+    nn.PReLU: {"w": (Form("weight"),)},
     nn.MultiheadAttention: ATTENTION,
 }
 

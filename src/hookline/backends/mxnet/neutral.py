@@ -19,11 +19,12 @@ KNOWN: dict[type, Forms] = {
     nn.LayerNorm: NORM,
     nn.GroupNorm: NORM,
     nn.InstanceNorm: NORM,
+    nn.PReLU: {"alpha": (Form("weight"),)},
 }
 
 CONVOLUTIONS = tuple(getattr(nn, f"Conv{n}D{how}") for n in (1, 2, 3) for how in ("", "Transpose"))
-RECURRENT = (rnn.RNN, rnn.LSTM, rnn.GRU)
-_PART = re.compile(r"([lr])(\d+)_([ih])2h_(weight|bias)")
+RECURRENT = (rnn.RNN, rnn.LSTM, rnn.GRU, rnn.RNNCell, rnn.LSTMCell, rnn.GRUCell)
+_PART = re.compile(r"(?:([lr])(\d+)_)?([ih])2h_(weight|bias)")
 
 
 def forms_of(module: Module) -> Forms:
@@ -47,8 +48,8 @@ def _names(module: Any) -> list[str]:
 def _recurrent(name: str) -> str:
     """torch's name of a weight of a recurrent layer: l0_i2h_weight is weight_ih_l0.
 
-    >>> _recurrent("l0_i2h_weight"), _recurrent("r1_h2h_bias")
-    ('weight_ih_l0', 'bias_hh_l1_reverse')
+    >>> _recurrent("l0_i2h_weight"), _recurrent("r1_h2h_bias"), _recurrent("i2h_bias")
+    ('weight_ih_l0', 'bias_hh_l1_reverse', 'bias_ih')
     """
     way, layer, of, kind = _PART.fullmatch(name).groups()  # type: ignore[union-attr]
-    return f"{kind}_{of}h_l{layer}" + ("_reverse" if way == "r" else "")
+    return f"{kind}_{of}h" + (f"_l{layer}" if layer else "") + ("_reverse" if way == "r" else "")

@@ -19,6 +19,7 @@ from hookline.backends.nnx import (
     describe,
     events,
     modules,
+    neutral,
     ops,
     optimizers,
     parameters,
@@ -66,6 +67,7 @@ class NNXBackend(NNXGradients, Defaults):
     fitted = staticmethod(values.fitted)
     read_weight = staticmethod(compat.raw_value)
     write_weight = staticmethod(compat.set_raw_value)
+    forms_of = staticmethod(neutral.forms_of)
     host = staticmethod(values.host)
     dtype = staticmethod(values.dtype)
     hook_operators = staticmethod(ops.hook_operators)
@@ -146,6 +148,10 @@ class NNXBackend(NNXGradients, Defaults):
     def fetched(self, tensors: list[Any]) -> list[Any]:
         found = jax.device_get(tensors)
         return [(one if one.dtype == np.int64 else statistics.unpacked(one)).reshape(-1) for one in found]
+
+    def bytes_of(self, tensor: Tensor) -> NDArray[Any] | None:
+        array = array_of(tensor)  # of traced code only statistics are sent
+        return None if isinstance(array, NotSent) else super().bytes_of(values.host(array))
 
     # A step that compiled code made is told later
 

@@ -23,6 +23,7 @@ KNOWN: dict[type, Forms] = {
     nnx.RMSNorm: NORM,
     nnx.GroupNorm: NORM,
     nnx.InstanceNorm: NORM,
+    nnx.PReLU: {"negative_slope": (Form("weight", line),)},
 }
 
 

@@ -24,6 +24,11 @@ def test_children_and_parameters_by_their_own_names():
     assert [compat.is_state(p) for p in compat.own_parameters(norm).values()] == [False, False, True, True]
 
 
+def test_a_convolution_tells_the_order_of_its_axes():
+    assert compat.layout(nn.Conv2D(4, 3)) == "NCHW" and compat.layout(nn.Conv1DTranspose(4, 3)) == "NCW"
+    assert compat.layout(nn.Conv2D(4, 3, in_channels=2, layout="NHWC")) == "NHWC"
+
+
 def test_a_parameter_without_numbers_is_filled_with_zeros():
     for prepare in (lambda block: None, lambda block: block.initialize(mx.init.Xavier())):
         block = nn.Dense(2)
