@@ -14,6 +14,7 @@ import hookline
 from hookline.diffs.weights import FIELD
 from hookline.recording.seals import header_of
 from tests.environments.frameworks import across, porting
+from tests.environments.frameworks.test_across import Cnn, Mlp
 
 HERE = Path(__file__).parent
 FRAMEWORKS = sorted(path.parent.name for path in HERE.glob("*/requirements.txt"))
@@ -141,3 +142,41 @@ def test_the_mistake_of_a_port_is_found(framework, name, tmp_path):
     found = hookline.diff(rec, kept(framework, f"{name}-wrong"), map=by_hand(framework, name))
     assert found and found.first.site == WRONG[framework, name]
     assert found.first.other == NAMES[name].get(found.first.site, found.first.site)
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("name", ["cnn", "mlp"])
+def test_gradients_are_compared_too(framework, name):
+    """The recordings of `across`: names are the same, NNX has its channels and the outputs of kernels last."""
+    model = {"cnn": Cnn, "mlp": Mlp}[name]()
+    model.load_state_dict({key: torch.tensor(value) for key, value in across.WEIGHTS[name].items()})
+    x = torch.tensor(across.X[name], requires_grad=True)
+    with hookline.record(model, inputs=True, grads=True) as rec:
+        (model(x) * torch.tensor(across.LOSS[name])).sum().backward()
+    last = {"**": {"to": "**", "layout": "channels_last"}} if (framework, name) == ("nnx", "cnn") else None
+    found = hookline.diff(rec, across.FOLDER / framework / f"{name}.safetensors", map=last)
+    assert not found, str(found)
+    compared = {one.site for one in found.sites if one.kind == "param_grad"}
+    if hookline.capabilities()[framework].can("param_grads"):
+        assert compared == set(across.WEIGHTS[name])
+    assert {one.kind for one in found.sites} >= {"input", "output", "grad_input", "grad_output"}
+
+
+def test_a_gradient_of_a_weight_that_differs_is_found():
+    """In the layout of the other framework, and under its name for the weight."""
+    found = hookline.diff(_mlp(1.0), across.FOLDER / "nnx" / "mlp.safetensors")
+    assert not found
+    found = hookline.diff(_mlp(1.01), across.FOLDER / "nnx" / "mlp.safetensors")
+    assert found and found.first.kind == "param_grad" and found.first.site == "fc2.weight", str(found)
+    assert found.first.other == "fc2.kernel"
+
+
+def _mlp(scale):
+    """torch's recording of the MLP, with the gradient of one weight scaled."""
+    model = Mlp()
+    model.load_state_dict({key: torch.tensor(value) for key, value in across.WEIGHTS["mlp"].items()})
+    model.fc2.weight.register_hook(lambda grad: grad * scale)
+    with hookline.record(model, inputs=True, grads=True) as rec:
+        x = torch.tensor(across.X["mlp"], requires_grad=True)
+        (model(x) * torch.tensor(across.LOSS["mlp"])).sum().backward()
+    return rec
