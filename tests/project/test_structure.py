@@ -13,8 +13,9 @@ from hookline import rows
 from tests.support.paths import ROOT, SOURCE
 
 BASE = {
-    *{"alone", "audit", "background", "bins", "branches", "bundle", "choosing", "errors", "globs", "guard", "leaving"},
-    *{"histograms", "optional", "reporting", "rows", "schedule", "site", "tables", "trees", "version", "wiring"},
+    *{"alone", "audit", "background", "bins", "branches", "bundle", "choosing", "errors", "globs", "guard"},
+    *{"histograms", "leaving", "optional", "reporting", "rows", "schedule", "site", "tables", "trees"},
+    *{"version", "wiring"},
 }
 MAY_USE = {
     **{name: set() for name in BASE},
@@ -41,7 +42,7 @@ MAY_USE = {
     "watching": BASE
     | {"backends", "diagnosis", "hooks", "lines", "plots", "recording", "runfiles", "runs", "sinks"},
     "diagnosis": BASE,
-    "diffs": BASE | {"backends", "hooks", "plots", "recording", "runs"},
+    "diffs": BASE | {"backends", "diagnosis", "hooks", "plots", "recording", "runs"},
     "page": BASE | {"diagnosis", "runs"},
     "probing": BASE | {"backends", "diagnosis", "hooks", "summaries"},
     "summaries": BASE | {"backends", "hooks"},
@@ -258,6 +259,8 @@ ELSEWHERE = {
     "Node": "a line of a trace, for other people's drawings",
     "PrettyString": "a str",
     "Server": "to be closed, and nothing else",
+    "NDArray": "an array of numpy",
+    "Loaded": "what `load_weights` did, to be printed",
     "Backend": "of HookBackward, for backends",
     "JointSink": "of HookBackward, for backends",
 }

@@ -6,8 +6,8 @@ is "code": the module's own code differs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -52,6 +52,12 @@ class Where:
             self.pair.others.get(self.site, self.site)
         )
 
+    @property
+    def has_parts(self) -> bool:
+        """Whether the module calls others."""
+        prefix = f"{self.site}." if self.site else ""
+        return any(site != self.site and site.startswith(prefix) for site in self.pair.others)
+
     def below(self, name: str) -> bool:
         """Whether the code of this module calls the site: nobody between the two was called in both."""
         while name:
@@ -85,17 +91,29 @@ def causes_at(
 ) -> list[Cause]:
     """The causes that can be told, the likeliest first; never an empty list."""
     where = Where(a, b, pair, first, birth, operator or NOTHING)
-    causes = [cause for question in QUESTIONS for cause in question(where)]
+    causes = _once(cause for question in QUESTIONS for cause in question(where))
     modes = [] if causes and not _heeds_its_mode(where) else list(_modes(where))
     return [*modes, *causes] or [_code(where)]
+
+
+def _once(causes: Iterable[Cause]) -> list[Cause]:
+    """One cause of each name; how many more there are is said in its sentence."""
+    found: dict[str, list[Cause]] = {}
+    for cause in causes:
+        found.setdefault(cause.name, []).append(cause)
+    return [
+        first if not more else replace(first, sentence=f"{first.sentence[:-1]}, and {len(more)} more are alike.")
+        for first, *more in found.values()
+    ]
 
 
 def _types(where: Where) -> Iterator[Cause]:
     ours, theirs = map(type, where.modules)
     if ours is theirs or ours.__name__ == theirs.__name__:
         return
-    builtin = [kind for kind in (ours, theirs) if kind.__module__.split(".")[0] in _frameworks()]
-    if builtin:
+    builtin = is_of_framework(ours) or is_of_framework(theirs)
+    is_plain = where.first.kind in FORWARD and not _own(where.a, where.site) and not where.has_parts
+    if builtin or is_plain:
         sentence = f"It is a {ours.__name__} in A and a {theirs.__name__} in B."
         yield Cause("type", where.site, sentence, {"a": ours.__name__, "b": theirs.__name__})
 
@@ -177,10 +195,14 @@ def _calls(where: Where) -> Iterator[Cause]:
     alignment = where.pair.alignment
     missing = [name for name in alignment.missing if where.below(name)]
     extra = [name for name in alignment.extra if where.below_b(name)]
+    if where.birth is not None and where.birth.extra:
+        extra.append(where.birth.before)
     for site, other in alignment.pairs:
         if where.below(site):
             ours, theirs = len(where.pair.a.calls(site)), len(where.pair.b.calls(other))
-            (missing if ours > theirs else extra if theirs > ours else []).append(site)
+            if ours != theirs:
+                (missing if ours > theirs else extra).append(site)
+    extra = list(dict.fromkeys(extra))
     if missing:
         names = ", ".join(map(repr, missing[:SHOWN]))
         yield Cause("missing call", where.site, f"B does not call {names}, which A calls.", {"sites": missing})
@@ -215,7 +237,7 @@ def _not_finite(where: Where) -> Iterator[Cause]:
 
 
 def _shapes(where: Where) -> Iterator[Cause]:
-    if where.birth is not None and where.birth.misfit:
+    if where.birth is not None and "shape" in where.birth.misfit:
         yield Cause("shape", where.site, f"{_upper(where.birth.misfit)}.")
 
 
@@ -235,6 +257,8 @@ def _code(where: Where) -> Cause:
     told = where.operator.told
     before = where.birth.before if where.birth is not None else ""
     at = f", before it calls {before!r}" if before else ""
+    if where.birth is not None and where.birth.misfit:
+        told = where.birth.misfit
     sentence = f"The code of {where.site or 'the model'!r} itself differs{at}{f': {told}' if told else ''}."
     evidence = {"a": where.operator.a, "b": where.operator.b, "line": where.operator.line}
     return Cause("code", where.site, sentence, evidence)
@@ -272,8 +296,10 @@ def _simple(module: Any) -> dict[str, Any]:
     return found
 
 
-def _frameworks() -> tuple[str, ...]:
-    return tuple(root for framework in capabilities().values() for root in framework.roots)
+def is_of_framework(kind: type) -> bool:
+    """Whether a class of modules is a framework's own."""
+    roots = [root for framework in capabilities().values() for root in framework.roots]
+    return kind.__module__.split(".")[0] in roots
 
 
 def _upper(sentence: str) -> str:

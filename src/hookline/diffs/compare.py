@@ -22,6 +22,7 @@ from hookline.diffs.runs import diff_runs
 from hookline.diffs.stating import first_place, with_estimates, with_sources, with_unmatched
 from hookline.diffs.tolerance import Given, Tolerance, checked_tolerance
 from hookline.errors import InvalidArgument
+from hookline.hooks.placing import callers_line
 from hookline.recording.loading import load_recording
 from hookline.recording.recording import Recording
 from hookline.runs.run import Run, open_run
@@ -91,10 +92,10 @@ def _diff_models(
 ) -> Diff:
     more: dict[str, Any] = {"loss": loss, "where": where, "limit": limit}
     if limit is None:
-        return Study(as_live(*a, more), as_live(*b, more), map, rtol, atol).diff()
+        return Study(as_live(*a, more), as_live(*b, more), map, rtol, atol, callers_line()).diff()
     more["spill"] = folder = tempfile.mkdtemp(prefix="hookline-diff-")
     try:
-        result = Study(as_live(*a, more), as_live(*b, more), map, rtol, atol).diff()
+        result = Study(as_live(*a, more), as_live(*b, more), map, rtol, atol, callers_line()).diff()
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise

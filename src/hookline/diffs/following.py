@@ -5,7 +5,7 @@ A `Way` says what becomes of the tensors that arrive at a call and that leave it
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from hookline.backends.protocol import Backend, FunctionTap, Label, Model, Module, Needs, Placement, Rank
@@ -80,7 +80,7 @@ class _Follower:
         tree = (args, kwargs)
         with self._backend.unseen():  # nothing of this is the model's, for whoever looks at its operators
             new = self._way.arriving(visit, [*self._leaves(args), *self._leaves(kwargs)])
-        return tree if new is None else self._refilled(tree, new)
+        return tree if new is None else _refilled(tree, iter(new), self._backend.tensor)
 
     def _leave(self, site: str, output: Any) -> Any:
         while self._under_way and self._under_way[-1].site != site:
@@ -89,11 +89,20 @@ class _Follower:
             return None
         with self._backend.unseen():
             new = self._way.leaving(self._under_way.pop(), self._leaves(output))
-        return None if new is None else self._refilled(output, new)
+        return None if new is None else _refilled(output, iter(new), self._backend.tensor)
 
     def _leaves(self, tree: Any) -> Leaves:
         return leaves_of(tree, self._backend.tensor)
 
-    def _refilled(self, tree: Any, new: Sequence[Any]) -> Any:
-        given = iter(new)
-        return map_leaves(lambda old: next(given), tree, self._backend.tensor)
+
+def _refilled(tree: Any, new: Iterator[Any], kind: type) -> Any:
+    """A structure with other tensors. Dicts and lists stay the objects they are: a cache is filled by its user."""
+    if isinstance(tree, kind):
+        return next(new)
+    if type(tree) is tuple:
+        return tuple(_refilled(child, new, kind) for child in tree)
+    if type(tree) in (dict, list):
+        for key in list(tree) if type(tree) is dict else range(len(tree)):
+            tree[key] = _refilled(tree[key], new, kind)
+        return tree
+    return map_leaves(lambda old: next(new), tree, kind)

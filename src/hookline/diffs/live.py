@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -15,7 +16,7 @@ from hookline.errors import InvalidArgument
 from hookline.hooks.select import ModuleTree
 from hookline.recording.record import record
 from hookline.recording.recording import Recording
-from hookline.trees import map_leaves
+from hookline.trees import leaves, map_leaves
 
 Loss = Callable[[Any], Any]
 
@@ -31,6 +32,8 @@ class Live:
     where: Any = "**"
     limit: int | str | None = None
     spill: str | None = None
+    draws: bool = False
+    """Whether a run draws random numbers, as far as one was made."""
 
     @cached_property
     def backend(self) -> Backend:
@@ -76,6 +79,7 @@ def _recorded(undoing: Undoing, live: Live, way: Way | None, sites: list[str] | 
         live.model, live.where, inputs=True, grads=live.loss is not None, limit=live.limit, spill=spill
     ) as recording:
         forward(undoing, live)
+    live.draws = not live.backend.same_random(live.start, live.backend.random_state())
     return recording
 
 
@@ -111,9 +115,13 @@ def forward(undoing: Undoing, live: Live) -> None:
 
 
 def copied(live: Live) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The inputs, copied: a model may write to them."""
-    backend = live.backend
-    args, kwargs = map_leaves(backend.snapshot, (live.args, live.kwargs), backend.tensor)
+    """The inputs, copied: a model may write to them, and fill caches."""
+    backend, given = live.backend, (live.args, live.kwargs)
+    copies = {id(tensor): backend.snapshot(tensor) for tensor in leaves(given, backend.tensor)}
+    try:
+        args, kwargs = copy.deepcopy(given, copies)
+    except Exception:  # an object of the user's that can't be copied is handed over as it is
+        args, kwargs = map_leaves(lambda tensor: copies[id(tensor)], given, backend.tensor)
     return args, kwargs
 
 

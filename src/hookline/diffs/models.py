@@ -12,15 +12,15 @@ from dataclasses import dataclass, field, replace
 from hookline.diffs import found
 from hookline.diffs.aligning import align
 from hookline.diffs.births import Birth, births
-from hookline.diffs.causes import causes_at
+from hookline.diffs.causes import causes_at, is_of_framework
 from hookline.diffs.found import Cause, Diff, SiteDiff
 from hookline.diffs.live import Live
 from hookline.diffs.mapping import Map
 from hookline.diffs.measures import coarser, step_of
-from hookline.diffs.operators import first_operator
+from hookline.diffs.operators import FirstOperator, first_operator
 from hookline.diffs.pairs import Pair, compare, noise_of
 from hookline.diffs.reading import FORWARD, Key, Side
-from hookline.diffs.stating import first_place, with_estimates, with_sources, with_unmatched
+from hookline.diffs.stating import caller_of, first_place, with_estimates, with_sources, with_unmatched
 from hookline.diffs.tolerance import Given, Noise, Tolerance
 from hookline.diffs.ways import Isolated, Randomness, Shaken, Shaker, floor_of
 from hookline.errors import HooklineError
@@ -38,6 +38,8 @@ class Study:
     map: Map | None = None
     rtol: Given = None
     atol: Given = None
+    asked_at: str = ""
+    """The line at which the diff is asked for: it is no line of the models."""
     forwards: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     states: dict[tuple[str, int], object] = field(default_factory=dict)
@@ -64,13 +66,8 @@ class Study:
     # Runs
 
     def _recorded(self) -> Pair:
-        randomness = Randomness(self.a.backend)
-        a = Side(self.a.record(randomness), self.a.types)
+        a = Side(self.a.record(), self.a.types)
         self.forwards.append("A")
-        if randomness.states and not all(
-            self.a.backend.same_random(self.a.start, state) for state in randomness.states.values()
-        ):
-            self.states = dict(randomness.states)
         b = Side(self.b.record(), self.b.types)
         self.forwards.append("B")
         return Pair(a, b, align(a.entries(), b.entries(), self.map), self.map)
@@ -80,8 +77,11 @@ class Study:
         return noise_of(Pair(pair.a, recording, own))
 
     def _against_itself(self, pair: Pair) -> Noise:
-        noise = self._again(pair, Side(self.a.record(), self.a.types))
+        randomness = Randomness(self.a.backend) if self.a.draws else None
+        noise = self._again(pair, Side(self.a.record(randomness), self.a.types))
         self.forwards.append("A again")
+        if randomness is not None:
+            self.states = dict(randomness.states)
         apart = sorted({key.site for (key, _), gap in noise.found.items() if gap.largest or gap.odd})
         if apart:
             shown = ", ".join(repr(site) for site in apart[:5])
@@ -146,14 +146,33 @@ class Study:
         if birth is not None:
             self._tell_birth(result, pair, birth, places)
         elif forward and added is not None and self.states:
-            first = next((one for one in forward if one.kind == "output"), forward[0])
-            result.first = replace(first, born=True, why="it draws other random numbers")
-            sentence = "With A's random numbers it gives what A gives: B draws other ones before it."
-            result.causes = [Cause("random numbers", first.site, sentence)]
+            self._tell_chance(result, pair, forward[0])
         else:
             result.first = first_place(result.sites, pair) or result.first
             if result.first is not None:
                 result.causes = causes_at(self.a, self.b, pair, result.first)
+
+    def _tell_chance(self, result: Diff, pair: Pair, first: SiteDiff) -> None:
+        """With A's values and random numbers nothing differs: B draws other ones."""
+        sentence = "With A's random numbers it gives what A gives: B draws other ones before it."
+        caller = caller_of(first.site, pair)
+        others = {Key(one.site, one.kind): one for one in result.sites if one.differs}
+        while caller and Key(caller, "input") in others:
+            caller = caller_of(caller, pair)
+        if first.kind == "input" and caller is not None:
+            why = f"its own code draws other random numbers before it calls {first.site!r}"
+            first = replace(first, site=caller, other=pair.others[caller], kind="output", call=0, why=why)
+        result.first = replace(first, born=True, why=first.why or "it draws other random numbers")
+        result.causes = [Cause("random numbers", first.site, sentence)]
+
+    def _operator(self, pair: Pair, birth: Birth) -> FirstOperator:
+        """The operator at which it shows; of a framework's own module the line at which that is called."""
+        module = self.b.tree.modules.get(pair.others.get(birth.site, ""))
+        if birth.site in _innermost(pair.a.sites) and is_of_framework(type(module)):
+            return FirstOperator(line="" if birth.line == self.asked_at else birth.line)
+        operator = first_operator(self.a, self.b, pair, birth, self.states)
+        self.forwards += [f"{side} with A's values, for the operators of {birth.site!r}" for side in "AB"]
+        return replace(operator, line="") if operator.line == self.asked_at else operator
 
     def _tell_birth(self, result: Diff, pair: Pair, birth: Birth, places: dict[Key, SiteDiff]) -> None:
         seen = places.get(birth.key) or SiteDiff(
@@ -169,7 +188,7 @@ class Study:
                 seen, verdict=found.DIFFERENT, error=birth.error, tolerance=birth.tolerance, metric=birth.metric
             )
         )
-        operator = first_operator(self.a, self.b, pair, birth, self.states)
+        operator = self._operator(pair, birth)
         why = _birth_sentence(birth, operator.told)
         first = replace(
             told, born=True, added=birth.error, added_tolerance=birth.tolerance, why=why, line=operator.line

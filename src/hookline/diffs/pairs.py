@@ -13,7 +13,8 @@ from hookline.diffs.aligning import Alignment
 from hookline.diffs.found import Arrays, Measure, SiteDiff
 from hookline.diffs.mapping import Map
 from hookline.diffs.measures import Apart, apart, coarser, measure
-from hookline.diffs.reading import BACKWARD, PARAM_GRAD, Key, Leaf, Side, matched
+from hookline.diffs.own_names import in_layout_of, same_weights
+from hookline.diffs.reading import BACKWARD, FORWARD, PARAM_GRAD, Key, Leaf, Side, matched
 from hookline.diffs.tolerance import Noise, Tolerance, exceeded
 
 
@@ -65,6 +66,8 @@ class Pair:
 
     def in_layout_of_a(self, key: Key, array: NDArray[Any]) -> NDArray[Any]:
         """B's array as A would have it."""
+        if key.kind == PARAM_GRAD:
+            return self._weight_of_a(key, array)
         return array if self.map is None else self.map.to_a(key.site, key.kind, array)
 
     def _keys(self, site: str, call: int, kinds: list[str]) -> Iterator[tuple[Key, Key]]:
@@ -73,10 +76,31 @@ class Pair:
 
     def _param_grads(self, site: str) -> Iterator[tuple[Key, Key]]:
         other = self.others[site]
-        theirs = self.b.param_grads(other)
-        for name in self.a.param_grads(site):
-            if name in theirs:
-                yield Key(f"{site}.{name}", PARAM_GRAD), Key(f"{other}.{name}", PARAM_GRAD)
+        for name, its in same_weights(self.a.param_grads(site), self.b.param_grads(other), self._said(site)):
+            yield Key(join(site, name), PARAM_GRAD), Key(join(other, its), PARAM_GRAD)
+
+    def _said(self, site: str) -> dict[str, str]:
+        """B's name for each of a module's own weights that the map names."""
+        if self.map is None:
+            return {}
+        theirs = {join(self.others[site], its): its for its in self.b.param_grads(self.others[site])}
+        said = {name: self.map.other(join(site, name)) for name in self.a.param_grads(site)}
+        return {name: theirs[its] for name, its in said.items() if its in theirs}
+
+    def _weight_of_a(self, key: Key, array: NDArray[Any]) -> NDArray[Any]:
+        """B's array of a weight as A would have it: as the map says of it, or as the types of modules tell."""
+        site, _, name = key.site.rpartition(".")
+        said = self._said(site)
+        if self.map is not None and name in said and self.map.layout(key.site) is not None:
+            return self.map.to_a(key.site, key.kind, array)
+        other = self.others[site]
+        its = dict(same_weights(self.a.param_grads(site), self.b.param_grads(other), said)).get(name, name)
+        return in_layout_of((name, self.a.types.get(site, "")), (its, self.b.types.get(other, "")), array)
+
+
+def join(site: str, name: str) -> str:
+    """The dotted name of a parameter of a module."""
+    return f"{site}.{name}" if site else name
 
 
 def compare(pair: Pair, tolerance: Tolerance, random: Noise | None = None) -> list[SiteDiff]:
@@ -113,10 +137,15 @@ def _compared(pair: Pair, key: Key, other: Key, tolerance: Tolerance, random: No
         weight = _weight(place)
         if worst is None or weight > worst[0]:
             worst = weight, place
-    found_one = SiteDiff(key.site, **facts) if worst is None else worst[1]
-    if len(ones) != len(twos) and not found_one.why:
-        found_one = replace(found_one, why=f"A has {len(ones)} tensors here, B has {len(twos)}")
-    return found_one
+    place = SiteDiff(key.site, **facts) if worst is None else worst[1]
+    if len(ones) == len(twos) or place.why:
+        return place
+    if key.kind in FORWARD:
+        return replace(place, why=f"A has {len(ones)} tensors here, B has {len(twos)}")
+    lacking = (
+        "A has a gradient here that B has not" if len(ones) > len(twos) else "B has a gradient that A has not"
+    )
+    return replace(place, verdict=found.DIFFERENT, error=float("inf"), tolerance=0.0, why=lacking)
 
 
 def _weight(place: SiteDiff) -> float:

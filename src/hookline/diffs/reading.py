@@ -111,7 +111,8 @@ class Side:
         """The tensors of a place; the keyword arguments are behind the positional ones."""
         if key.kind == PARAM_GRAD:
             module, _, name = key.site.rpartition(".")
-            return [Leaf("", self.recording[module].param_grads[name])]
+            grad = self.recording[module].param_grads.get(name) if name in self.param_grads(module) else None
+            return [] if grad is None else [Leaf("", grad)]
         call = self.calls(key.site)[key.call]
         trees = [getattr(call, key.kind)]
         if key.kind == "input":

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hookline.backends.protocol import Backend
+from hookline.diffs.calling import calling_line
 from hookline.diffs.following import Leaves, Visit, Way
 from hookline.diffs.measures import Apart, apart, step_of
 from hookline.diffs.reading import Key, Side, matched
@@ -24,17 +25,20 @@ class Shaker:
 
     def __init__(self, backend: Backend, step: float | None = None) -> None:
         self._backend, self._step = backend, step
-        self._signs = np.random.default_rng(0).choice(np.array([-1.0, 1.0], np.float32), SIGNS)
+        self._signs = np.random.default_rng(0).choice(np.array([-1.0, 1.0]), SIGNS)
+        self._factors: dict[str, Any] = {}
 
     def __call__(self, tensor: Any) -> Any:
         """The tensor with each number moved; itself, if it holds whole numbers."""
-        own = step_of(self._backend.dtype_of(tensor))
-        if not own:
+        dtype = self._backend.dtype_of(tensor)
+        if not (own := step_of(dtype)):
             return tensor
         size = int(np.prod(tensor.shape, dtype=np.int64))
-        factors = 1.0 + max(own, self._step or 0.0) * np.resize(self._signs, size).astype(np.float64)
-        ones = self._backend.from_host(factors.reshape(tuple(tensor.shape)))
-        return tensor * self._backend.fitted(ones, tensor)
+        known = self._factors.get(dtype)
+        if known is None or known.shape[0] < size:
+            factors = self._backend.from_host(1.0 + max(own, self._step or 0.0) * np.resize(self._signs, size))
+            known = self._factors[dtype] = self._backend.fitted(factors, tensor)
+        return tensor * known[:size].reshape(tuple(tensor.shape))
 
     def moves(self, tensor: Any) -> bool:
         """Whether the numbers of this tensor can be moved."""
@@ -99,8 +103,14 @@ class Isolated(Way):
     random: dict[tuple[str, int], Any] = field(default_factory=dict)
     shaker: Shaker | None = None
     events: list[Born] = field(default_factory=list)
+    lines: dict[tuple[str, int], str] = field(default_factory=dict)
+    """The line at which each call is made."""
+    unlike: dict[tuple[str, int], str] = field(default_factory=dict)
+    """The calls that get another number of tensors than the reference's, in words."""
 
     def arriving(self, visit: Visit, leaves: Leaves) -> Sequence[Any] | None:
+        if self.shaker is None:
+            self.lines[self.names[visit.site], visit.call] = calling_line()
         if (state := self.random.get((self.names[visit.site], visit.call))) is not None:
             self.backend.restore_random(state)
         return self._put(visit, "input", leaves)
@@ -111,10 +121,13 @@ class Isolated(Way):
     def _put(self, visit: Visit, kind: str, leaves: Leaves) -> Sequence[Any] | None:
         own = visit._replace(site=self.names[visit.site])
         if visit.call >= len(self.reference.calls(own.site)):
-            self.events.append(Born(own, None, {}, "A makes no such call", extra=True))
+            caller = own.caller and own.caller._replace(site=self.names[own.caller.site])
+            self.events.append(Born(own._replace(caller=caller), None, {}, "A makes no such call", extra=True))
             return None
         wanted = self.reference.leaves(Key(own.site, kind, visit.call))
         given = [leaf.tensor for leaf in leaves]
+        if kind == "input" and len(wanted) != len(given):
+            self.unlike[own.site, own.call] = f"A hands it {len(wanted)} tensors, B {len(given)}"
         gaps: dict[int, Apart] = {}
         for at, there in matched(wanted, leaves):
             old = given[there]
@@ -138,7 +151,9 @@ class Isolated(Way):
 
     def _value(self, tensor: Any, array: NDArray[Any], old: Any) -> Any:
         same = self.reference.backend is self.backend
-        new = self.backend.fitted(self.backend.snapshot(tensor) if same else self.backend.from_host(array), old)
+        if same and self.shaker is not None and self.shaker.moves(tensor):
+            return self.shaker(self.backend.fitted(tensor, old))
+        new = self.backend.fitted(self.backend.from_host(array), old)
         return new if self.shaker is None else self.shaker(new)
 
 
