@@ -279,6 +279,24 @@ def test_values_never_pair_two_kinds_that_are_known_and_differ():
     assert align(endless, [Entry("y", "B", 0, shapes=((2, 8),), numbers=(float("inf"),))]).missing == ["x"]
 
 
+def test_of_several_outputs_the_first_counts():
+    """Attention that gives its weights along is the same as one that does not."""
+    out, weights = (2, 7, 16), (2, 2, 7, 7)
+    a = [
+        Entry("attn.drop", "Dropout", 0, 1, (out,), (3.0,)),
+        Entry("attn", "Attn", 1, 1, (out, weights), (3.0, 1.0)),
+    ]
+    b = [Entry("mix.proj", "Linear", 0, 1, (out,), (3.0,)), Entry("mix", "Mixing", 1, 1, (out,), (3.0,))]
+    found = align(a, b)
+    assert found.pairs == [("attn", "mix")] and found.missing == ["attn.drop"] and found.extra == ["mix.proj"]
+
+
+def test_values_do_not_pair_a_known_module_with_one_that_holds_others():
+    a = [Entry("x.drop", "Dropout", 0, shapes=((2, 8),), numbers=(3.0,)), Entry("x", "X", 1, shapes=((2, 9),))]
+    b = [Entry("y", "Y", 0, shapes=((2, 8),), numbers=(3.0,)), Entry("y.fc", "Mine", 1, shapes=((2, 1),))]
+    assert not align(a, b).pairs
+
+
 def test_places_of_which_nothing_is_known_are_no_pair():
     assert align([Entry("x")], [Entry("y")]).missing == ["x"]
 

@@ -256,3 +256,22 @@ def test_a_proposed_map_says_by_what_it_was_found():
     ]
     odd = proposed([Entry("x", "L", 0, shapes=((2, 3, 4),))], [Entry("x", "L", 0, shapes=((3, 4, 2),))])
     assert odd.rules[0].layout == (2, 0, 1)
+
+
+def test_rules_that_differ_in_numbers_only_are_one():
+    def side(letter, count, odd=""):
+        names = [f"{letter}.{n}.{letter}{part}" for n in range(count) for part in ("x", "y")]
+        return [
+            Entry(name, "Linear", at, shapes=((2, 3 + at),)) for at, name in enumerate([*names, odd or letter])
+        ]
+
+    found = proposed(side("h", 3), side("l", 3))
+    assert [(rule.a, rule.b) for rule in found.rules] == [("h.*.hx", "l.*.lx"), ("h.*.hy", "l.*.ly"), ("h", "l")]
+    assert found.rules[0].note == "3 places: type, shape and order"
+    fewer = [one for one in side("l", 3) if one.name != "l.1.lx"]
+    found = proposed(side("h", 3), fewer)
+    assert [(rule.a, rule.b) for rule in found.rules if rule.a != "h"] == [
+        ("h.0.hx", "l.0.lx"),
+        ("h.2.hx", "l.2.lx"),
+        ("h.*.hy", "l.*.ly"),
+    ]

@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 CLOSE = 1e-3
 """Norms that differ by no more than this share are the same value's."""
 
-NUMBERS, BELOW, TYPE, EXACT, LAST, INDEX, CALLS = 16, 8, 4, 4, 2, 2, 1
-"""What speaks for a pair: the same norms, the same paired place above, the same kind of module, the same shape and
-not only a permuted one, the same last part of the name, the same numbers in it, as many calls."""
+NUMBERS, BELOW, TYPE, EXACT, ALL, LAST, INDEX, CALLS = 16, 8, 4, 4, 4, 2, 2, 1
+"""What speaks for a pair: the same norms, the same paired place above, the same kind of module, the same shapes,
+such shapes up to the order of axes of all outputs and not of the first alone, the same last part of the name, the
+same numbers in it, as many calls."""
 
 Pairs = list[tuple["Entry", "Entry"]]
 
@@ -43,15 +44,15 @@ def by_order(a: Sequence[Entry], b: Sequence[Entry], known: Mapping[str, str], e
 def by_values(a: Sequence[Entry], b: Sequence[Entry], known: Mapping[str, str]) -> Pairs:
     """Pairs whose outputs have the same norms and, up to the order of axes, the same shape, in any order.
 
-    Two kinds of modules that are known and not the same are never a pair. Of several, the one that does the same
-    comes first, then the one that runs at the same time.
+    Two kinds of modules that are known and not the same are never a pair, nor is a known one and one that holds
+    others: what goes into it would be something else. Of several, the one that does the same comes first, then the
+    one that runs at the same time.
     """
     if not a or not b:
         return []
     types = _likeness(a, b, known)
-    both_known = _table([bool(kinds_of(one.type)) for one in a], [bool(kinds_of(one.type)) for one in b], min)
     same = _close([one.numbers for one in a], [one.numbers for one in b]) & _permuted(a, b)
-    same &= (types > 0) | (both_known == 0)
+    same &= (types > 0) | _unlike(a, b, known)
     free = np.ones(len(b), bool)
     at = np.arange(len(b)) / len(b)
     found: dict[int, int] = {}
@@ -68,13 +69,16 @@ def _weights(a: Sequence[Entry], b: Sequence[Entry], known: Mapping[str, str], e
     """What speaks for each pair, 0 where it can't be one; not yet what lies above it."""
     types = _likeness(a, b, known)
     same = _equal([one.shapes for one in a], [one.shapes for one in b])
+    # Of several outputs the first counts: whether states or attention come with it is up to the framework.
+    first = same if exact else _permuted(a, b, 1)
     told = np.array([bool(one.shapes) for one in a])[:, None] | (types == 2)
-    can = (types > 0) & told & (same if exact else _permuted(a, b))
+    can = (types > 0) & told & first
     found: NDArray[np.uint8] = can.astype(np.uint8)
     for weight, holds in (
         (NUMBERS, _close([one.numbers for one in a], [one.numbers for one in b])),
         (TYPE, types == 2),
         (EXACT, same),
+        (ALL, same | _permuted(a, b)),
         (LAST, _equal(*([one.name.rpartition(".")[2] for one in side] for side in (a, b)))),
         (INDEX, _equal(*([re.findall(r"\d+", one.name) for one in side] for side in (a, b)))),
         (CALLS, _equal([one.calls for one in a], [one.calls for one in b])),
@@ -112,18 +116,31 @@ def _heaviest(weights: NDArray[np.uint8]) -> list[tuple[int, int]]:
 
 def _likeness(a: Sequence[Entry], b: Sequence[Entry], known: Mapping[str, str]) -> NDArray[np.uint8]:
     """How like the types are."""
+    return _table(*_types(a, b, known), lambda one, other: like(one[0], other[0], one[1], other[1]))
+
+
+def _unlike(a: Sequence[Entry], b: Sequence[Entry], known: Mapping[str, str]) -> NDArray[np.bool_]:
+    """Which may be the same though their types say nothing of it."""
+
+    def asked(one: tuple[str, bool], other: tuple[str, bool]) -> bool:
+        kinds, theirs = kinds_of(one[0]), kinds_of(other[0])
+        return not (kinds and theirs) and not (kinds and other[1]) and not (theirs and one[1])
+
+    return _table(*_types(a, b, known), asked) > 0
+
+
+def _types(
+    a: Sequence[Entry], b: Sequence[Entry], known: Mapping[str, str]
+) -> tuple[list[tuple[str, bool]], list[tuple[str, bool]]]:
+    """For each place its type, and whether it holds others."""
     containers_a = _containers([*(one.name for one in a), *known])
     containers_b = _containers([*(one.name for one in b), *known.values()])
-    return _table(
-        [(one.type, one.name in containers_a) for one in a],
-        [(one.type, one.name in containers_b) for one in b],
-        lambda one, other: like(one[0], other[0], one[1], other[1]),
-    )
+    return [(one.type, one.name in containers_a) for one in a], [(one.type, one.name in containers_b) for one in b]
 
 
-def _permuted(a: Sequence[Entry], b: Sequence[Entry]) -> NDArray[np.bool_]:
-    """Which shapes are the same up to the order of axes."""
-    return _equal([_sorted(one.shapes) for one in a], [_sorted(one.shapes) for one in b])
+def _permuted(a: Sequence[Entry], b: Sequence[Entry], most: int | None = None) -> NDArray[np.bool_]:
+    """Which shapes, of the first so many outputs, are the same up to the order of axes."""
+    return _equal([_sorted(one.shapes[:most]) for one in a], [_sorted(one.shapes[:most]) for one in b])
 
 
 def like(one: str, other: str, one_holds: bool = False, other_holds: bool = False) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from hookline.diffs.mapping import Map, write_map
 from hookline.diffs.rules import LAYOUTS, Layout, Rule, arranged
 from hookline.recording.recording import Recording
 
+_NUMBER = re.compile(r"(?<![^.])\d+(?![^.])")  # a part of a name that is a number
 MOST_AXES = 5
 """Of an array with more of them not all orders are tried."""
 CLEARLY = 0.1
@@ -63,7 +65,31 @@ def proposed(a: Sequence[Entry], b: Sequence[Entry], arrays: Callable[[str, str]
         f"{_shown((ours if side == 'a' else theirs)[name])} of {side.upper()} is a wrapper's: see the place itself"
         for side, name in alignment.wrappers
     ]
-    return Map(rules, remarks=remarks)
+    return Map(_gathered(rules, list(ours)), remarks=remarks)
+
+
+def _gathered(rules: list[Rule], names: list[str]) -> list[Rule]:
+    """The same rules, with one for all that differ in the numbers of layers only, where it says the same.
+
+    >>> rules = [Rule("h.0.fc", "l.0.up"), Rule("h.1.fc", "l.1.up")]
+    >>> [(one.a, one.b) for one in _gathered(rules, ["h.0.fc", "h.1.fc"])]
+    [('h.*.fc', 'l.*.up')]
+    """
+    groups: dict[tuple[str, str, Layout], list[Rule]] = {}
+    for rule in rules:
+        a, b = rule.a, rule.b or ""
+        if _NUMBER.findall(a) == _NUMBER.findall(b):
+            a, b = _NUMBER.sub("*", a), _NUMBER.sub("*", b)
+        groups.setdefault((a, b, rule.layout), []).append(rule)
+    found: list[Rule] = []
+    for (a, b, layout), group in groups.items():
+        notes = "; ".join(dict.fromkeys(rule.note for rule in group))
+        glob = Rule(a, b, layout, f"{len(group)} places: {notes}")
+        said = {rule.a for rule in group}
+        alone = len(group) == 1 or any(glob.means(name) and name not in said for name in names)
+        found += group if alone else [glob]
+    gathered = Map(found)
+    return found if all(gathered.other(rule.a) == rule.b for rule in rules) else rules
 
 
 def _empty(one: Entry, other: Entry) -> Arrays:
