@@ -6,7 +6,7 @@ is "code": the module's own code differs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -112,7 +112,9 @@ def _types(where: Where) -> Iterator[Cause]:
     if ours is theirs or ours.__name__ == theirs.__name__:
         return
     builtin = is_of_framework(ours) or is_of_framework(theirs)
-    is_plain = where.first.kind in FORWARD and not _own(where.a, where.site) and not where.has_parts
+    is_plain = (
+        where.first.kind in FORWARD and not _own(where.a, where.site, where.pair.a.sites) and not where.has_parts
+    )
     if builtin or is_plain:
         sentence = f"It is a {ours.__name__} in A and a {theirs.__name__} in B."
         yield Cause("type", where.site, sentence, {"a": ours.__name__, "b": theirs.__name__})
@@ -129,6 +131,24 @@ def _settings(where: Where) -> Iterator[Cause]:
     yield Cause("setting", where.site, f"{_upper(told)}.", evidence)
 
 
+def _frozen(where: Where) -> Iterator[Cause]:
+    """Parameters that need a gradient on one side only."""
+    if where.first.kind in FORWARD:
+        return
+    other = where.pair.others.get(where.site, where.site)
+    ours, theirs = _own(where.a, where.site, where.pair.a.sites), _own(where.b, other, where.pair.b.sites)
+    needs = {
+        name: [getattr(side[name], "requires_grad", None) for side in (ours, theirs)]
+        for name in ours
+        if name in theirs
+    }
+    names = [name for name, (one, two) in needs.items() if one != two]
+    if names:
+        sides = "A" if needs[names[0]][0] else "B"
+        told = ", ".join(repr(name) for name in names[:SHOWN])
+        yield Cause("setting", where.site, f"{told} needs a gradient in {sides} only.", {"requires_grad": names})
+
+
 def _modes(where: Where) -> Iterator[Cause]:
     ours, theirs = where.modules
     one, two = where.a.backend.is_training(ours), where.b.backend.is_training(theirs)
@@ -139,7 +159,8 @@ def _modes(where: Where) -> Iterator[Cause]:
 
 def _weights(where: Where) -> Iterator[Cause]:
     """Weights of the module itself that differ, and what became of them."""
-    ours, theirs = _own(where.a, where.site), _own(where.b, where.pair.others.get(where.site, where.site))
+    other = where.pair.others.get(where.site, where.site)
+    ours, theirs = _own(where.a, where.site, where.pair.a.sites), _own(where.b, other, where.pair.b.sites)
     missing = [name for name in ours if name not in theirs] + [name for name in theirs if name not in ours]
     if missing and (ours or theirs):
         sides = ", ".join(f"{name!r} (only in {'A' if name in ours else 'B'})" for name in missing[:SHOWN])
@@ -241,7 +262,9 @@ def _shapes(where: Where) -> Iterator[Cause]:
         yield Cause("shape", where.site, f"{_upper(where.birth.misfit)}.")
 
 
-QUESTIONS: tuple[Question, ...] = (*(_types, _settings, _weights, _dtypes, _calls, _order, _shapes, _not_finite),)
+QUESTIONS: tuple[Question, ...] = (
+    *(_types, _settings, _frozen, _weights, _dtypes, _calls, _order, _shapes, _not_finite),
+)
 
 
 def _heeds_its_mode(where: Where) -> bool:
@@ -264,15 +287,24 @@ def _code(where: Where) -> Cause:
     return Cause("code", where.site, sentence, evidence)
 
 
-def _own(live: Live, site: str) -> dict[str, Any]:
-    """The parameters and buffers of a module itself, by name."""
+def _own(live: Live, site: str, called: Collection[str]) -> dict[str, Any]:
+    """The parameters and buffers of a module itself and of parts that are never called, by name below it."""
     prefix = f"{site}." if site else ""
-    every = live.backend.tensors_of(live.model)
-    return {
-        name.removeprefix(prefix): tensor
-        for name, tensor in every.items()
-        if name.startswith(prefix) and "." not in name.removeprefix(prefix)
-    }
+    found: dict[str, Any] = {}
+    for name, tensor in live.backend.tensors_of(live.model).items():
+        owner = name.rpartition(".")[0]
+        if name.startswith(prefix) and (owner == site or not _is_called(owner, site, called)):
+            found[name.removeprefix(prefix)] = tensor
+    return found
+
+
+def _is_called(owner: str, site: str, called: Collection[str]) -> bool:
+    """Whether a module, or one between it and the site above it, is called."""
+    while owner != site and owner:
+        if owner in called:
+            return True
+        owner = owner.rpartition(".")[0]
+    return False
 
 
 def _is_parameter(live: Live, name: str) -> bool:

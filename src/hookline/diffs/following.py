@@ -5,6 +5,7 @@ A `Way` says what becomes of the tensors that arrive at a call and that leave it
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -57,6 +58,7 @@ class _Follower:
 
     def __init__(self, backend: Backend, session: Session, way: Way) -> None:
         self._backend, self._session, self._way = backend, session, way
+        self._thread = threading.get_ident()
         self._under_way: list[Visit] = []
         self._counts: dict[str, int] = {}
 
@@ -64,14 +66,18 @@ class _Follower:
         label = Label("diff", "diff of calls", site, "")
 
         def before(module: Module, args: Any, kwargs: Any) -> Any:
-            return self._arrive(site, args, kwargs) if self._session.sees_this_context() else None
+            return self._arrive(site, args, kwargs) if self._is_mine() else None
 
         def after(module: Module, args: Any, output: Any) -> Any:
-            return self._leave(site, output) if self._session.sees_this_context() else None
+            return self._leave(site, output) if self._is_mine() else None
 
         entrance = FunctionTap(before, label, after=False, rank=Rank.EDIT)
         leaving = FunctionTap(after, label, kwargs=False, rank=Rank.EDIT, needs=Needs(inputs=False))
         return [Placement(module, entrance), Placement(module, leaving)]
+
+    def _is_mine(self) -> bool:
+        """Whether a call is of this run; another thread may use the model meanwhile, and gets its own values."""
+        return threading.get_ident() == self._thread and self._session.sees_this_context()
 
     def _arrive(self, site: str, args: Any, kwargs: Any) -> Any:
         number = self._counts[site] = self._counts.get(site, -1) + 1

@@ -111,18 +111,30 @@ def forward(undoing: Undoing, live: Live) -> None:
         raise InvalidArgument(
             f"diff(loss=...) gave a {type(loss).__name__}: expected a scalar tensor to call backward() on."
         )
+    if not getattr(loss, "requires_grad", True):
+        raise InvalidArgument(
+            "diff(loss=...): nothing that the loss depends on needs a gradient. Unfreeze a parameter, give an input "
+            "with requires_grad, or leave torch.no_grad()."
+        )
     loss.backward()
 
 
 def copied(live: Live) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The inputs, copied: a model may write to them, and fill caches."""
     backend, given = live.backend, (live.args, live.kwargs)
-    copies = {id(tensor): backend.snapshot(tensor) for tensor in leaves(given, backend.tensor)}
+    copies = {id(tensor): _copy(backend, tensor) for tensor in leaves(given, backend.tensor)}
     try:
         args, kwargs = copy.deepcopy(given, copies)
     except Exception:  # an object of the user's that can't be copied is handed over as it is
         args, kwargs = map_leaves(lambda tensor: copies[id(tensor)], given, backend.tensor)
     return args, kwargs
+
+
+def _copy(backend: Backend, tensor: Any) -> Any:
+    new = backend.snapshot(tensor)
+    if getattr(tensor, "requires_grad", False):  # as torch has it
+        new.requires_grad_(True)
+    return new
 
 
 def as_live(given: Any, inputs: Any, more: dict[str, Any]) -> Live:

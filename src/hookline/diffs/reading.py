@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -86,10 +87,14 @@ class Side:
         self.backend: Backend = reader_of(recording.backend)
         self.sites = [name for name in recording.names if not recording[name].op]
         self._scales: dict[tuple[Key, int], Scale] = {}
+        self._calls: dict[str, list[Call]] = {}
 
     def calls(self, site: str) -> list[Call]:
-        """The calls of a site, in order."""
-        return self.recording[site].calls
+        """The calls of a site, in the order in which they began: a module that calls itself ends otherwise."""
+        known = self._calls.get(site)
+        if known is None:
+            known = self._calls[site] = sorted(self.recording[site].calls, key=attrgetter("order"))
+        return known
 
     def entries(self) -> list[Entry]:
         """What is known of each site, for alignment."""
