@@ -291,6 +291,17 @@ def test_of_several_outputs_the_first_counts():
     assert found.pairs == [("attn", "mix")] and found.missing == ["attn.drop"] and found.extra == ["mix.proj"]
 
 
+def test_attention_in_one_piece_is_attention_of_several_modules():
+    out = ((2, 5, 8),)
+    a = [Entry("attn", "MultiheadAttention", 0, shapes=out), Entry("fc", "Linear", 1, shapes=out)]
+    b = [Entry(f"mix.{part}", "Dense", at, shapes=out) for at, part in enumerate("qkvo")]
+    b += [Entry("mix", "Mixing", 4, shapes=out), Entry("fc", "Dense", 5, shapes=out)]
+    assert align(a, b).pairs == [("attn", "mix"), ("fc", "fc")] and align(b, a).pairs == [
+        ("mix", "attn"),
+        ("fc", "fc"),
+    ]
+
+
 def test_values_do_not_pair_a_known_module_with_one_that_holds_others():
     a = [Entry("x.drop", "Dropout", 0, shapes=((2, 8),), numbers=(3.0,)), Entry("x", "X", 1, shapes=((2, 9),))]
     b = [Entry("y", "Y", 0, shapes=((2, 8),), numbers=(3.0,)), Entry("y.fc", "Mine", 1, shapes=((2, 1),))]

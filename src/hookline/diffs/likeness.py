@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hookline.diffs.naming import kinds_of, parent
+from hookline.diffs.naming import COMPOSED, kinds_of, parent
 
 if TYPE_CHECKING:
     from hookline.diffs.aligning import Entry
@@ -124,7 +124,9 @@ def _unlike(a: Sequence[Entry], b: Sequence[Entry], known: Mapping[str, str]) ->
 
     def asked(one: tuple[str, bool], other: tuple[str, bool]) -> bool:
         kinds, theirs = kinds_of(one[0]), kinds_of(other[0])
-        return not (kinds and theirs) and not (kinds and other[1]) and not (theirs and one[1])
+        return (
+            not (kinds and theirs) and not (kinds - COMPOSED and other[1]) and not (theirs - COMPOSED and one[1])
+        )
 
     return _table(*_types(a, b, known), asked) > 0
 
@@ -149,10 +151,12 @@ def like(one: str, other: str, one_holds: bool = False, other_holds: bool = Fals
         return int(one_holds == other_holds)
     if one == other or kinds_of(one) & kinds_of(other):
         return 2
-    if one_holds != other_holds or (kinds_of(one) and kinds_of(other)):
+    if kinds_of(one) and kinds_of(other):
         return 0
+    if one_holds != other_holds:  # attention in one piece, and attention of several modules
+        return int(bool(kinds_of(other if one_holds else one) & COMPOSED))
     short, long = sorted((one.lower(), other.lower()), key=len)
-    return int(one_holds or bool(short and long.endswith(short)))
+    return int(one_holds or long.endswith(short))
 
 
 def _containers(names: Sequence[str]) -> set[str]:

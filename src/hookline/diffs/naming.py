@@ -64,6 +64,9 @@ _KINDS = (
 )
 """What modules do, and what frameworks call that, in small letters and without a number of dimensions."""
 
+COMPOSED = frozenset({"attention", "lstm", "gru", "rnn", "lstmcell", "grucell", "rnncell"})
+"""What one framework has as a module and another, or a user, makes of several."""
+
 
 def normalised(name: str) -> str:
     """A name without the parts of wrappers; a leading "module" counts as one.
