@@ -14,7 +14,6 @@ import time
 import tracemalloc
 from contextlib import closing
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -29,7 +28,7 @@ from hookline.runs.columns import Held
 from hookline.runs.folder import RunFolder
 from hookline.runs.growing import OpenRun
 from tests.support.pages import NAN, Client, layers, store
-from tests.support.paths import DATA, ROOT
+from tests.support.paths import DATA, ROOT, SOURCE
 from tests.support.rows import row
 
 
@@ -321,7 +320,8 @@ def test_closing_waits_for_no_long_answer_and_logs_nothing(tmp_path, monkeypatch
 
 def test_the_page_names_all_of_its_scripts(served):
     status, _, page = served.send("GET", "/")
-    scripts = {path.name for path in Path(queries.__file__).parent.joinpath("static").glob("*.js")}
+    folders = [folder / "static" for folder in (SOURCE, SOURCE / "page")]
+    scripts = {path.name for folder in folders for path in folder.glob("*.js")}
     assert status == 200 and set(re.findall(r'modulepreload" href="/([\w.]+)"', page.decode())) == scripts
 
 

@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from hookline.bundle import SHARED
 from hookline.errors import HooklineError, InvalidArgument
 from hookline.page import queries
 from hookline.page.verdicts import Verdicts
@@ -47,7 +48,7 @@ class Pages:
         return Starlette(
             routes=[
                 Route("/", _index),
-                *(Route(f"/{path.name}", _file(path.name)) for path in STATIC.iterdir() if path.suffix in TYPES),
+                *(Route(f"/{name}", _file(path)) for name, path in _files().items()),
                 Route("/api/runs", self._runs),
                 Route("/api/run", self._run),
                 *(Route(f"/api/{name}", self._asked(ask), methods=["POST"]) for name, ask in questions.items()),
@@ -142,14 +143,19 @@ def _news_of(run: ViewedRun) -> dict[str, Any]:
 
 async def _index(request: Request) -> Response:
     """The page; it names all scripts, so that a browser does not find them one by one."""
-    names = sorted(path.name for path in STATIC.glob("*.js"))
+    names = sorted(name for name in _files() if name.endswith(".js"))
     preloads = "".join(f'<link rel="modulepreload" href="/{name}" />\n' for name in names)
-    return HTMLResponse((STATIC / "index.html").read_text().replace("</head>", f"{preloads}</head>"))
+    return HTMLResponse((SHARED / "index.html").read_text().replace("</head>", f"{preloads}</head>"))
 
 
-def _file(name: str) -> Callable[[Request], Awaitable[Response]]:
+def _files() -> dict[str, Path]:
+    """The files of the page, those among them that all pages share, by name."""
+    return {path.name: path for folder in (SHARED, STATIC) for path in folder.iterdir() if path.suffix in TYPES}
+
+
+def _file(path: Path) -> Callable[[Request], Awaitable[Response]]:
     async def handler(request: Request) -> Response:
-        return FileResponse(STATIC / name, media_type=TYPES[Path(name).suffix])
+        return FileResponse(path, media_type=TYPES[path.suffix])
 
     return handler
 

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import base64
-import gzip
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from hookline.errors import InvalidArgument, RunError
+from hookline.bundle import html_path, write
 from hookline.page import queries
-from hookline.page.bundle import document
 from hookline.page.viewed import ViewedRun
 from hookline.runs.run import Run
 
+STATIC = Path(__file__).parent / "static"
 MOST_NUMBERS = 1_200_000
 """About so many numbers are in the curves of a report: four megabytes."""
 SCALAR_POINTS = 1000
@@ -44,23 +41,16 @@ def report(run: Run | str | Path, path: str | Path, *, progress: Progress | None
     'run.html'
     """
     folder = run.path if isinstance(run, Run) else Path(run)
-    path = Path(path)
-    if path.suffix.lower() not in (".html", ".htm"):
-        raise InvalidArgument(f"{path.name!r}: expected a file that ends in .html.")
+    path = html_path(path)
     tell = progress or (lambda share: None)
     opened = ViewedRun(folder, folder.resolve().name)
     try:
         opened.catch_up()
         opened.look(lambda share: tell(0.4 * share))
-        data = json.dumps(_everything(opened, tell), separators=(",", ":")).encode()
+        data = _everything(opened, tell)
     finally:
         opened.close()
-    title = f"{folder.resolve().name} · hookline"
-    text = document(title, base64.b64encode(gzip.compress(data, 6, mtime=0)).decode())
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise RunError(f"the report can't be written to {path}: {error.strerror}.") from error
+    write(path, f"{folder.resolve().name} · hookline", data, STATIC)
     tell(1.0)
     return path
 

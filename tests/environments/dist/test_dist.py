@@ -83,7 +83,7 @@ def test_a_wheel_holds_the_package_and_nothing_else(wheel):
     }
     compiled = {f"hookline/{part}.abi3.so" for part in ("backends/_again", "backends/_direct", "lines/_kernel")}
     assert inside == expected | compiled
-    assert "hookline/py.typed" in inside and "hookline/page/static/index.html" in inside
+    assert "hookline/py.typed" in inside and "hookline/static/index.html" in inside
 
 
 def test_no_path_of_the_machine_that_built_is_in_it(wheel, sdist):

@@ -1,6 +1,7 @@
 // bars: one column for each site at one step: the size of gradients, or how values are spread.
 
 import { short } from "./dom.js";
+import { shortened } from "./names.js";
 import { Chart, drawWord, drawY, room, yAt } from "./plot.js";
 import { linear, logarithmic, symmetric } from "./scales.js";
 
@@ -153,17 +154,4 @@ export class Boxes extends Columns {
     const [a, b, c, d, e] = row.quantiles.map((value) => short(value, 3));
     return `median ${c}, half of the values from ${b} to ${d}, 98 % from ${a} to ${e}`;
   }
-}
-
-/** Names without what all of them begin or end with, so that the part that differs is seen. */
-function shortened(names) {
-  let parts = names.map((name) => name.split("."));
-  const cut = (side, slice) => {
-    while (parts.length > 1 && parts.every((part) => part.length > 1 && part.at(side) === parts[0].at(side))) {
-      parts = parts.map(slice);
-    }
-  };
-  cut(0, (part) => part.slice(1));
-  cut(-1, (part) => part.slice(0, -1));
-  return parts.map((part) => part.join(".")).map((name) => (name.length > 22 ? `…${name.slice(-21)}` : name));
 }

@@ -3,7 +3,7 @@
 import { short, whole } from "./dom.js";
 import { Chart, drawWord, room } from "./plot.js";
 import { palette } from "./scales.js";
-import { bytesOf } from "./source.js";
+import { bytesOf } from "./packed.js";
 
 const LOW = 1e-4; // the share at which colour begins, as in queries.py
 

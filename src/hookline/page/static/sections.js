@@ -7,7 +7,7 @@ import { Heat, rangeOf, shareOf } from "./heat.js";
 import { Panel } from "./lazy.js";
 import { colours, depthStyle, paletteStyle } from "./scales.js";
 import { MOST_SITES, Section, inBoth, runKey, sitesShown } from "./section.js";
-import { bytesOf } from "./source.js";
+import { bytesOf } from "./packed.js";
 import { sampled, table } from "./table.js";
 import { isDark, onTheme } from "./theme.js";
 import { LOGARITHMIC, kindName, reasons, severity, statName, worst } from "./words.js";

@@ -1,12 +1,10 @@
 // source: where the numbers come from: the server that sent this page, or the page itself (a report).
 
+import { bytesOf, unpacked } from "./packed.js";
+
 function floatsOf(text) {
   const bytes = bytesOf(text);
   return new Float32Array(bytes.buffer, 0, bytes.length >> 2);
-}
-
-export function bytesOf(text) {
-  return Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
 }
 
 async function answered(response) {
@@ -78,8 +76,7 @@ export class ReportSource {
   }
 
   static async open(text) {
-    const packed = new Blob([bytesOf(text)]).stream().pipeThrough(new DecompressionStream("gzip"));
-    return new ReportSource(await new Response(packed).json());
+    return new ReportSource(await unpacked(text));
   }
 
   async list() {
