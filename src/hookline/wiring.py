@@ -77,6 +77,8 @@ class Module:
     """Whether its class is the user's, and not that of an installed library."""
     settings: dict[str, float] = field(default_factory=dict)
     """Numbers that it was made with and that matter: momentum, p, eps."""
+    spreads: list[list[float]] = field(default_factory=list)
+    """At a few steps: [step, how far its outputs for the samples of a batch are apart, how large they are]."""
 
 
 @dataclass
@@ -123,6 +125,8 @@ class Look:
     """A softmax, log-softmax or cross entropy of what is a softmax already."""
     risky: list[Place] = field(default_factory=list)
     """Operators outside of the model that are infinite somewhere, or whose slope is: log, sqrt, a division."""
+    activations: list[Place] = field(default_factory=list)
+    """Activations that are functions: `module` is whose output goes into one, `what` the module it runs in."""
     divided: bool | None = None
     """Whether the loss was divided by a number last of all, as it is for gradient accumulation."""
     operators: list[str] = field(default_factory=list)

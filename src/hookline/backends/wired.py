@@ -54,6 +54,7 @@ class OperatorLook(Protocol):
     double_softmax: list[Place]
     dropped: list[Place]
     risky: list[Place]
+    activations: list[Place]
 
     def start(self, inputs: Tree = None, *, evaluating: bool = False) -> None:
         """Operators are seen from now on, in this thread; `inputs` came into the model.
@@ -66,6 +67,9 @@ class OperatorLook(Protocol):
 
     def stop(self) -> None:
         """No longer; a second time does nothing."""
+
+    def module_ended(self, name: str, output: Tree) -> None:
+        """The module of that name has put out these tensors."""
 
     def cut_of(self, parameter: Tensor) -> Cut | None:
         """What cut the graph behind a parameter; None where no operator shows it."""
@@ -142,6 +146,12 @@ class WiringSource(Protocol):
 
     def nodes_of(self, tree: Tree) -> tuple[list[Node], bool]:
         """The nodes that made these tensors, and whether any tensor of them could have one."""
+
+    def samples_of(self, tree: Tree) -> int:
+        """How many samples come into a model; 0 where that can't be told."""
+
+    def spread_of(self, tree: Tree, samples: int) -> tuple[Any, Any] | None:
+        """(spread, size) of a module's output for so many samples, to be read later; None where there is none."""
 
     def is_compiled(self) -> bool:
         """Whether any code may run compiled: it is not looked into."""

@@ -41,7 +41,7 @@ def after(cause: Finding, other: Finding, training: Training) -> bool:
     return same(cause, other, training) or training.place(other.site) >= training.place(cause.site)
 
 
-LOSS = ("loss_stuck", "loss_at_chance", "loss_rises", "initial_loss")
+LOSS = ("loss_stuck", "loss_at_chance", "loss_rises", "initial_loss", "collapsed")
 IDLE = ("still", "vanishing", "update_ratio", "updates_lost", "zero_gradient")
 WILD = ("exploding", "near_overflow", "nan_origin", "gradient_spike", "loss_rises", "update_ratio", "loss_stuck")
 
@@ -58,17 +58,18 @@ FOLLOWS: Mapping[str, tuple[tuple[Near, tuple[str, ...]], ...]] = {
     ),
     "in_vain": ((anywhere, ("no_gradient", "optimizer_without_gradients", "loss_ignores_input", *IDLE, *LOSS)),),
     "optimizer_without_gradients": ((anywhere, ("no_gradient", "never_called", "mode_changed", *IDLE, *LOSS)),),
-    "lr_warmup": ((anywhere, (*IDLE, *LOSS)),),
+    "lr_warmup": ((anywhere, ("lr_small", *IDLE, *LOSS)),),
+    "lr_small": ((anywhere, ("still", "update_ratio", "updates_lost", *LOSS)),),
     "lr_negative": ((anywhere, ("dead_units", "saturated", "constant_output", *IDLE, *WILD, *LOSS)),),
     "decay_large": ((anywhere, ("dead_units", "constant_output", *IDLE, *WILD, *LOSS)),),
     "drops_all": ((anywhere, ("dead_units", "constant_output", *IDLE, *LOSS)),),
     "lr_jump": ((anywhere, ("dead_units", "saturated", "constant_output", *IDLE, *WILD, *LOSS)),),
-    "lr_zero": ((anywhere, ("updated_uncalled", *IDLE, *LOSS)),),
+    "lr_zero": ((anywhere, ("lr_small", "updated_uncalled", *IDLE, *LOSS)),),
     "clipped_to_nothing": ((anywhere, (*IDLE, *LOSS)),),
     "optimizer_holds_strangers": ((anywhere, ("not_in_optimizer", *IDLE, *LOSS)),),
     "zero_grad_missing": ((anywhere, ("dead_units", "saturated", "vanishing", *WILD, *LOSS)),),
     "accumulation_not_divided": ((anywhere, ("dead_units", *WILD, *LOSS)),),
-    "loss_broadcast": ((anywhere, ("constant_output", "collapsed", *LOSS)),),
+    "loss_broadcast": ((anywhere, ("constant_output", *LOSS)),),
     "double_softmax": ((anywhere, ("vanishing", "saturated", *LOSS)),),
     "loss_sign": ((anywhere, ("saturated", "dead_units", "vanishing", "still", *WILD, *LOSS)),),
     "mode_changed": ((same, ("norm_not_updating", "dropout_in_eval")),),
@@ -79,7 +80,10 @@ FOLLOWS: Mapping[str, tuple[tuple[Near, tuple[str, ...]], ...]] = {
     "input_scale": (
         (anywhere, ("dead_units", "saturated", "constant_output", "vanishing", "still", *WILD, *LOSS)),
     ),
-    "symmetric": ((anywhere, ("symmetric", "gradients_wiped", *IDLE, "constant_output", "dead_units", *LOSS)),),
+    "symmetric": (
+        (anywhere, ("symmetric", "gradients_wiped", "no_gradient", *IDLE, "constant_output", "dead_units", *LOSS)),
+    ),
+    "copies": ((anywhere, ("no_gradient", *IDLE, *LOSS)),),
     "update_ratio": ((anywhere, ("dead_units", "saturated", "constant_output", *IDLE, *WILD, *LOSS)),),
     "exploding": ((anywhere, ("dead_units", "saturated", "constant_output", "vanishing", "still", *WILD, *LOSS)),),
     "loss_rises": ((anywhere, ("nan_origin", "near_overflow", "gradient_spike", "dead_units", "saturated")),),
@@ -87,18 +91,23 @@ FOLLOWS: Mapping[str, tuple[tuple[Near, tuple[str, ...]], ...]] = {
     "nan_origin": ((anywhere, ("constant_output", "dead_units", "saturated", *IDLE, *WILD, *LOSS)),),
     "underflow": ((before, IDLE), (anywhere, LOSS)),
     "updates_lost": ((same, ("still", "update_ratio")), (anywhere, LOSS)),
-    "saturated": ((before, ("still", "vanishing")), (after, ("constant_output", "saturated")), (anywhere, LOSS)),
+    "saturated": (
+        (before, ("still", "vanishing", "no_gradient")),
+        (after, ("constant_output", "saturated")),
+        (anywhere, LOSS),
+    ),
     "dead_units": (
-        (before, ("still", "vanishing", "zero_gradient", "dead_units", "exploding")),
+        (before, ("still", "vanishing", "zero_gradient", "no_gradient", "dead_units", "exploding")),
         (after, ("constant_output", "still", "zero_gradient", "dead_units")),
         (anywhere, LOSS),
     ),
     "constant_output": (
-        (before, ("still", "vanishing", "zero_gradient")),
+        (before, ("still", "vanishing", "zero_gradient", "no_gradient")),
         (after, ("constant_output", "still", "zero_gradient")),
         (anywhere, LOSS),
     ),
     "vanishing": ((before, ("still", "vanishing")), (anywhere, LOSS)),
+    "collapsed": ((anywhere, ("loss_stuck", "loss_at_chance", "vanishing", "still")),),
     "norm_not_updating": ((anywhere, ("norm_not_updating",)),),
     "constant_batch": ((anywhere, ("constant_output", "zero_gradient", *LOSS)),),
     "loss_at_chance": ((anywhere, ("loss_stuck",)),),

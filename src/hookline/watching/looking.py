@@ -104,6 +104,8 @@ class Looking:
     def _saw(self, name: str, module: Any, args: Any, output: Any) -> None:
         if self._source is None or self._backend.in_recompute(True):
             return
+        if self._operators is not None:
+            self._operators.module_ended(name, output)
         nodes, could = self._source.nodes_of(output)
         known = self._outputs.setdefault(name, Output())
         known.could = known.could or could
@@ -224,7 +226,7 @@ class Looking:
                 module.in_loss = _either(module.in_loss, now if now or (is_whole and not maybe) else None)
         if operators is not None:
             look.broadcast, look.double_softmax = operators.broadcast, operators.double_softmax
-            look.risky = operators.risky
+            look.risky, look.activations = operators.risky, operators.activations
         for name, tensor in params.items():
             if self._wiring.params[name].in_loss is False and self._source.is_trainable(tensor):
                 self._note_cut(name, tensor, outputs, operators)

@@ -21,6 +21,7 @@ from hookline.reporting import warn
 from hookline.rows import Rows
 from hookline.watching.holders import Holders
 from hookline.watching.looking import Looking
+from hookline.watching.spreading import Spreading
 from hookline.wiring import Loss, Parameter, Wiring
 
 NOTE_SECONDS = 3.0
@@ -57,6 +58,7 @@ class WiringGatherer:
         self._lines: dict[str, Loss] = {}
         self.holders = Holders(self.wiring, self._source)
         self.looking = Looking(self.wiring, self._source, backend, line)
+        self.spreading = Spreading(self.wiring, self._source, backend, line)
         self._alone = threading.RLock()  # a backward may begin in one thread while a step ends in another
         self._news, self._noted_at = 0, float("-inf")
         self._counts = 0
@@ -75,6 +77,7 @@ class WiringGatherer:
     def _close(self) -> None:
         with self._alone:  # else another thread may just be placing what is to be taken off
             self.looking.close()
+            self.spreading.close()
 
     def _heard(self, now: Callable[[], int], work: Any, *told: Any) -> None:
         self._safely(work, now(), *told)
@@ -96,6 +99,7 @@ class WiringGatherer:
     def switch(self, step: int, wanted: bool) -> None:
         """The next step is one that is recorded, or not."""
         self._safely(self.looking.switch, wanted, self._modules, self._safely)
+        self._safely(self.spreading.switch, step, wanted, self._modules, self._safely)
 
     def before_step(self, step: int, gradients: Mapping[int, Any] | None) -> None:
         """An optimizer is about to step, with these gradients or those of the parameters."""
@@ -255,6 +259,7 @@ class WiringGatherer:
             self.holders.forget_ended()
         if self.looking.finish(step, self._modules, self._params, self._with_grad if self._stepped else None):
             self._news += 1
+        self._news += self.spreading.finish(step)
         self._with_grad, self._stepped = set(), False
 
     def _note_trainable(self, step: int) -> None:

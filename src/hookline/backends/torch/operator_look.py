@@ -20,6 +20,7 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from hookline.backends.torch import compat
+from hookline.backends.torch.activations_look import Activations
 from hookline.backends.torch.compat import QuickDispatchMode, calls_the_model
 from hookline.backends.torch.eager.attribution import current_line, is_own
 from hookline.backends.torch.graph_look import leaves_below
@@ -83,7 +84,9 @@ class OperatorLook(QuickDispatchMode):
         self.dropped: list[Place] = []
         self.risky: list[Place] = []
         self._shapes, self._softmaxes = Shapes(self._place), Softmaxes(self._place)
+        self._activations = Activations(self._place)
         self.broadcast, self.double_softmax = self._shapes.found, self._softmaxes.found
+        self.activations = self._activations.found
         self._open = False
         self._thread = 0
         self._count = 0
@@ -156,6 +159,14 @@ class OperatorLook(QuickDispatchMode):
                 self.risky.append(place)
         self._shapes.see(name, taken, made)
         self._softmaxes.see(name, args, taken, made)
+        self._activations.see(name, taken, made)
+
+    def module_ended(self, name: str, output: Any) -> None:
+        """The module of that name has put out these tensors."""
+        if self._open and not self._evaluating:
+            for tensor in leaves(output, torch.Tensor):
+                if _memory(tensor) is not None:
+                    self._activations.ended(name, tensor)
 
     def _note_input(self, tensor: torch.Tensor) -> None:
         if _memory(tensor) is None:

@@ -17,7 +17,7 @@ from torch.nn.modules.dropout import _DropoutNd
 from torch.nn.parameter import is_lazy
 from torch.optim.optimizer import Optimizer, register_optimizer_step_pre_hook
 
-from hookline.backends.torch import compat, graph_look
+from hookline.backends.torch import compat, graph_look, spreads
 from hookline.backends.torch.compat import BEFORE_STEP, note_hook
 from hookline.backends.torch.engine import EngineRun, hear_backwards
 from hookline.backends.torch.losses import INSTALLED, is_of_user, leads_to, users_line
@@ -37,6 +37,8 @@ class TorchWiring:
 
     walked = staticmethod(graph_look.walked)
     nodes_of = staticmethod(graph_look.nodes_of)
+    samples_of = staticmethod(spreads.samples_of)
+    spread_of = staticmethod(spreads.spread_of)
 
     def __init__(self, model: nn.Module) -> None:
         self._model = model

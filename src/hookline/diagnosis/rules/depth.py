@@ -17,6 +17,8 @@ BEYOND = {"output": 30.0, "grad_output": 100.0, "param": 10.0, "param_grad": 100
 """... as the largest of any layer was then: growth from nothing is no explosion."""
 DEPTH = 1e4
 """From the first layer to a later one, at the start, and as large a value as that."""
+LADDER, RUNGS, TIMES = 1e3, 4, 2.0
+"""The same where it grows from layer to layer: at so many layers, and so many times at each."""
 LEARNT = 0.5
 """Of the loss at the start: growth beside it harms nobody yet."""
 EXPERT = "expert"
@@ -40,7 +42,8 @@ def exploding(training: Training) -> Iterator[Finding]:
     """Values grow out of all proportion, over the steps or along the depth of the model.
 
     When: the size (RMS) of outputs, gradients or weights is 100 times its own at the start, and many times the
-    largest that any layer had then; or outputs grow by 10,000 from the first layer to a later one. Growth from
+    largest that any layer had then; or outputs grow by 10,000 from the first layer to a later one, or by 1,000 in
+    steps of two and more at four layers. Growth from
     nothing (zero-initialised branches, LoRA's B) is none, and while the loss falls to half of what it was it is a
     note. Only the layer that is first is told for each kind.
     Why it can be wrong: losses that are sums grow with the data.
@@ -94,8 +97,12 @@ def _along_depth(training: Training) -> Iterator[Finding]:
     if len(sizes) < 3:
         return
     first = sizes[0][1]
+    largest, rungs = first, 0
     for one, size in sizes:
-        if size >= DEPTH * max(first, 1.0):
+        if size >= TIMES * largest:
+            rungs += 1
+        largest = max(largest, size)
+        if size >= (LADDER if rungs >= RUNGS else DEPTH) * max(first, 1.0):
             yield found(
                 one.site,
                 one.steps[0],

@@ -147,15 +147,18 @@ def loss_at_chance(training: Training) -> Iterator[Finding]:
     """The loss stays where a guess would be: the logarithm of the number of classes.
 
     When: the loss is a cross entropy, the last layer tells the number of classes, and over thirty records (a
-    hundred where there are more than twenty classes) it stays within 3 % of their logarithm and does not fall. Why
-    it can be wrong: classes are many and data hard; it would fall at least a little.
+    hundred where there are more than twenty classes) it stays within 3 % of their logarithm and does not fall; or
+    over twice as many, whether it falls within these 3 % or not. Why it can be wrong: classes are many and data
+    hard; it would fall at least a little.
     """
     loss, classes = _loss(training), _classes(training)
-    if loss is None or classes is None or classes < 2 or len(loss.values) < (ENOUGH if classes <= MANY else LONG):
+    enough = ENOUGH if classes is None or classes <= MANY else LONG
+    if loss is None or classes is None or classes < 2 or len(loss.values) < enough:
         return
     guess = math.log(classes)
     _, end = _thirds(loss.values)
-    if abs(end - guess) <= CHANCE * guess and trend(loss.values) > FALLS:
+    falls = trend(loss.values) <= FALLS and len(loss.values) < 2 * enough
+    if abs(end - guess) <= CHANCE * guess and not falls:
         why = f"the loss stays at {end:.3g}: a guess among {classes} classes has {guess:.3g}"
         yield found("", loss.steps[0], why, confidence=0.8, rows=[("loss", "scalar")], loss=end, guess=guess)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from hookline.diagnosis.finding import Finding
@@ -92,8 +93,11 @@ def no_gradient(training: Training) -> Iterator[Finding]:
     When: no gradient at five steps, or at one where the place of the cut is known. It is an error where the place
     is known; a warning where nothing that ran before it gets a gradient either, or where a layer's bias gets one
     and its weight does not, or where the output is used for nothing. That is a note where a library's module
-    computes it (an unused pooler, say). Why it can be wrong: the layer's turn comes later.
+    computes it (an unused pooler, say). A gradient that is zero all over at each of ten steps is none, either: a
+    warning, save for one of several parts that take turns (experts). Why it can be wrong: the layer's turn comes
+    later.
     """
+    yield from _zero_throughout(training)
     wiring = training.wiring
     every = without_gradient(training)
     missing = [name for name in every if _is_called(training, wiring.params[name])]
@@ -122,6 +126,31 @@ def no_gradient(training: Training) -> Iterator[Finding]:
             params=names[:50],
             steps=max(wiring.params[name].steps for name in names),
         )
+
+
+def _zero_throughout(training: Training) -> Iterator[Finding]:
+    """Modules all of whose parameters have gradients, which are zero: of round, sign, or terms that cancel out."""
+    params = training.wiring.params
+    held = {name: one for name, one in params.items() if one.trainable and one.groups and one.grads}
+    zero = [name for name, one in held.items() if one.grads >= LONG and one.zero_grads == one.grads]
+    if not zero or len(zero) == len(held):
+        return
+    fed = {re.sub(r"\d+", "#", name) for name in held if name not in zero}
+    zero = [name for name in zero if re.sub(r"\d+", "#", name) not in fed]
+    whole = {
+        site: names
+        for site, names in training.together(zero, among=held).items()
+        if site in training.modules and any(len(params[name].shape) >= 2 for name in names)
+    }
+    for site, names in whole.items():
+        steps = min(params[name].grads for name in names)
+        why = f"the gradient of {_these(names)} is zero at each of {steps} steps"
+        advice = (
+            "Look for round, sign, floor or a comparison between this layer and the loss, for a factor of 0, and "
+            "for terms that cancel out: a ratio of a policy to itself, a value minus itself."
+        )
+        first = min(params[name].first_grad or 0 for name in names)
+        yield found(site, first, why, severity="warning", confidence=0.8, advice=advice, params=names[:50])
 
 
 @rule(

@@ -1,4 +1,4 @@
-"""Units that do nothing: dead, saturated, all alike, or an output that never changes."""
+"""Units that do nothing: dead, all alike, or an output that never changes."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from hookline.diagnosis.activations import before_functions
 from hookline.diagnosis.finding import Finding
-from hookline.diagnosis.measures import Array, median, recent, since, zeros_share
+from hookline.diagnosis.measures import Array, recent, since, zeros_share
 from hookline.diagnosis.registry import found, rule
 from hookline.diagnosis.training import Seen, Training
 
@@ -20,11 +21,6 @@ ZEROS = 0.98
 """The share of outputs of a ReLU that are zero."""
 RELUS = ("ReLU", "ReLU6", "Threshold", "Hardtanh")
 LAYERS = ("Linear", "Conv", "LazyLinear", "LazyConv")
-FLAT = {"Tanh": 0.02, "Sigmoid": 0.005}
-"""The mean derivative below which an activation is saturated; at 0 they are 1 and 0.25."""
-FLAT_AT_FIRST = {"Tanh": 0.1, "Sigmoid": 0.02}
-"""The same from the first record on: what was learnt may be sharp, what was not should not be."""
-GATES = ("gate", "attn", "attention", "se.", "squeeze", "excit", "prob")
 
 
 @rule(
@@ -36,10 +32,11 @@ GATES = ("gate", "attn", "attention", "se.", "squeeze", "excit", "prob")
 def dead_units(training: Training) -> Iterator[Finding]:
     """Units of a layer put out zero for every sample, so that no gradient comes to them again.
 
-    When: 98 % of the outputs of a ReLU are zero at all of the last records; or half of a layer's units (80 % for
-    a warning) had no gradient, neither in the weight nor in the bias, at ten records in a row. Zeros by the
-    sample are healthy: half of what leaves a ReLU is zero. Why it can be wrong: rows tell how many units had no
-    gradient at a step, not which: units that take turns look dead if never more than half of them are at work.
+    When: 98 % of the outputs of a ReLU are zero at all of the last records, or, where the ReLU is a function, no
+    output of the layer in front of it is above zero; or half of a layer's units (80 % for a warning) had no
+    gradient, neither in the weight nor in the bias, at ten records in a row. Zeros by the sample are healthy: half
+    of what leaves a ReLU is zero. Why it can be wrong: rows tell how many units had no gradient at a step, not
+    which: units that take turns look dead if never more than half of them are at work.
     """
     told = set()
     for one in training.trained("output"):
@@ -59,6 +56,14 @@ def dead_units(training: Training) -> Iterator[Finding]:
                 rows=[(one.site, "output")],
                 share=share,
             )
+    for one in before_functions(training, "relu"):
+        below = one.stats["max"] <= 0
+        first = since(below) if len(one.steps) >= ENOUGH and one.stats["count"].all() else None
+        if first is not None and len(one.steps) - first >= ENOUGH:
+            told.add(one.site)
+            why = "all of its outputs are below zero, for every batch: the ReLU behind it puts out zeros only"
+            rows = [(one.site, "output")]
+            yield found(one.site, one.steps[first], why, severity="error", confidence=0.95, rows=rows, share=1.0)
     yield from _by_gradients(training, told)
 
 
@@ -107,9 +112,9 @@ def _gets_zeros(grads: dict[str, Seen], following: list[str]) -> bool:
 
 
 def _follows_a_dead_one(training: Training, name: str, told: set[str]) -> bool:
-    """Whether the activation right after a layer was told to be dead."""
+    """Whether the layer, or the activation right after it, was told to be dead."""
     place = training.place(name)
-    return any(training.place(site) == place + 1 for site in told)
+    return any(training.place(site) in (place, place + 1) for site in told)
 
 
 def _idle(bias: Seen, weight: Seen) -> tuple[Array, Array]:
@@ -185,39 +190,3 @@ def symmetric(training: Training) -> Iterator[Finding]:
         elif len(one.steps) >= WINDOW and not one.stats["absmax"].any():
             why = "all of its weights are zero and stay so: nothing comes through, and no gradient moves them"
             yield found(one.site, one.steps[0], why, confidence=0.8, rows=[(one.site, "param")], value=0.0)
-
-
-@rule(
-    "saturated",
-    advice="Scale what comes into it, put a norm in front of it, initialise with smaller weights or "
-    "lower the learning rate.",
-)
-def saturated(training: Training) -> Iterator[Finding]:
-    """A tanh or sigmoid is flat where nearly all of its inputs are: no gradient comes through.
-
-    When: the mean derivative, which follows from mean and norm of the output (1 - y², y - y²), is below 0.02
-    (tanh) or 0.005 (sigmoid) over the last records, or below 0.1 and 0.02 from the first one on. Gates and the
-    model's last activation saturate by design and are left out. Why it can be wrong: a gate that is not called
-    one.
-    """
-    outputs = list(training.trained("output"))
-    last = max((training.place(one.site) for one in outputs if one.site in training.leaves), default=-1)
-    for one in outputs:
-        kind = training.type_of(one.site)
-        if kind not in FLAT or len(one.steps) < ENOUGH:
-            continue
-        if training.place(one.site) == last or any(word in one.site.lower() for word in GATES):
-            continue
-        square = one.stats["l2"] ** 2 / np.maximum(one.stats["count"], 1)
-        slope = 1 - square if kind == "Tanh" else one.stats["mean"] - square
-        first = 0 if (slope < FLAT_AT_FIRST[kind]).all() else since(slope < FLAT[kind])
-        if first is not None and len(one.steps) - first >= ENOUGH:
-            yield found(
-                one.site,
-                one.steps[first],
-                f"it is saturated: the mean slope of the {kind} is {max(recent(slope), 0):.2g}, so "
-                "hardly any gradient comes through",
-                confidence=0.8,
-                rows=[(one.site, "output")],
-                slope=median(slope[first:]),
-            )
