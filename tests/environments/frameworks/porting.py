@@ -2,7 +2,7 @@
 
     vision  conv (3x3, 3 to 4), norm (batch), relu, up (transposed 3x3, 4 to 5, stride 2), mean, fc (5 to 3)
     text    embed (11 to 8), norm (layer), attn (2 heads, added to x), fc1 (8 to 16), gelu, fc2 (16 to 8, added)
-    sound   rnn (LSTM, 4 to 6, two layers, both ways), fc (12 to 3)
+    sound   rnn (LSTM, 4 to 6, two layers, both ways), gru (12 to 5), fc (5 to 3)
 
 WEIGHTS has their weights as a neutral file has them: torch's names and axes. A framework loads them into its port
 by `load`, which checks that saving gives them back, records a forward, and calls `keep`. It does the same with a
@@ -29,16 +29,18 @@ def _dense(name, inputs, outputs):
     return {f"{name}.weight": _numbers(outputs, inputs), f"{name}.bias": _numbers(outputs)}
 
 
-def _lstm(name, inputs, hidden, layers):
+def _recurrent(name, gates, inputs, hidden, layers=1, ways=("",)):
     found = {}
     for layer in range(layers):
-        for way in ("", "_reverse"):
+        for way in ways:
             own = f"l{layer}{way}"
-            found[f"{name}.weight_ih_{own}"] = _numbers(4 * hidden, inputs if layer == 0 else 2 * hidden)
-            found[f"{name}.weight_hh_{own}"] = _numbers(4 * hidden, hidden)
+            found[f"{name}.weight_ih_{own}"] = _numbers(
+                gates * hidden, inputs if layer == 0 else len(ways) * hidden
+            )
+            found[f"{name}.weight_hh_{own}"] = _numbers(gates * hidden, hidden)
             found[f"{name}.bias_ih_{own}"], found[f"{name}.bias_hh_{own}"] = (
-                _numbers(4 * hidden),
-                _numbers(4 * hidden),
+                _numbers(gates * hidden),
+                _numbers(gates * hidden),
             )
     return found
 
@@ -66,7 +68,11 @@ WEIGHTS = {
         **_dense("fc1", 8, 16),
         **_dense("fc2", 16, 8),
     },
-    "sound": {**_lstm("rnn", 4, 6, 2), **_dense("fc", 12, 3)},
+    "sound": {
+        **_recurrent("rnn", 4, 4, 6, 2, ("", "_reverse")),
+        **_recurrent("gru", 3, 12, 5),
+        **_dense("fc", 5, 3),
+    },
 }
 TYPES = {
     "vision": {"conv": "Conv2d", "norm": "BatchNorm2d", "up": "ConvTranspose2d", "fc": "Linear"},
@@ -75,7 +81,7 @@ TYPES = {
         "norm": "LayerNorm",
         "attn.out_proj": "NonDynamicallyQuantizableLinear",
     },
-    "sound": {"rnn": "LSTM"},
+    "sound": {"rnn": "LSTM", "gru": "GRU"},
 }
 """Those of modules that are not Linear, as torch calls them."""
 X = {

@@ -42,11 +42,12 @@ class Sound(nn.Cell):
     def __init__(self, scale=1.0):
         super().__init__()
         self.lstm = nn.LSTM(4, 6, num_layers=2, bidirectional=True, batch_first=True)
-        self.head = nn.Dense(12, 3)
+        self.gated = nn.GRU(12, 5, batch_first=True)
+        self.head = nn.Dense(5, 3)
         self.scale = scale
 
     def construct(self, x):
-        return self.head(self.lstm(x)[0] * self.scale)
+        return self.head(self.gated(self.lstm(x)[0])[0] * self.scale)
 
 
 PORTS = {
@@ -92,6 +93,20 @@ def test_two_models_part_where_the_mistake_is(port, site, tmp_path):
     assert not hookline.diff(right, again, X[port])
     found = hookline.diff(right, wrong, X[port])
     assert found and found.first.site == site and found.first.born
+
+
+@pytest.mark.parametrize(
+    ("make", "names"),
+    [
+        (lambda: nn.GroupNorm(2, 4), {"weight", "bias"}),
+        (lambda: nn.InstanceNorm2d(4), {"weight", "bias", "running_mean", "running_var"}),
+        (lambda: nn.BatchNorm1d(4), {"weight", "bias", "running_mean", "running_var"}),
+        (lambda: nn.PReLU(4), {"weight"}),
+        (lambda: nn.RNN(4, 3), {"weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0"}),
+    ],
+)
+def test_weights_have_torchs_names(make, names, tmp_path):
+    assert set(porting.load_file(hookline.save_weights(make(), tmp_path / "w.safetensors"))) == names
 
 
 def test_a_convolution_along_one_axis_is_kept_without_the_other(tmp_path):

@@ -60,11 +60,12 @@ class Sound(gluon.Block):
     def __init__(self, scale=1.0):
         super().__init__()
         self.lstm = rnn.LSTM(6, 2, layout="NTC", bidirectional=True, input_size=4)
-        self.head = nn.Dense(3, in_units=12, flatten=False)
+        self.gated = rnn.GRU(5, layout="NTC", input_size=12)
+        self.head = nn.Dense(3, in_units=5, flatten=False)
         self.scale = scale
 
     def forward(self, x):
-        return self.head(self.lstm(x) * self.scale)
+        return self.head(self.gated(self.lstm(x)) * self.scale)
 
 
 PORTS = {
@@ -111,6 +112,22 @@ def test_two_models_part_where_the_mistake_is(port, site, tmp_path):
     assert not hookline.diff(right, again, X[port])
     found = hookline.diff(right, wrong, X[port])
     assert found and found.first.site == site and found.first.born
+
+
+@pytest.mark.parametrize(
+    ("make", "names"),
+    [
+        (lambda: nn.GroupNorm(2), {"weight", "bias"}),
+        (lambda: nn.InstanceNorm(in_channels=4), {"weight", "bias"}),
+        (lambda: nn.PReLU(), {"weight"}),
+        (lambda: rnn.RNN(3, input_size=4), {"weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0"}),
+        (lambda: rnn.LSTMCell(3, input_size=4), {"weight_ih", "weight_hh", "bias_ih", "bias_hh"}),
+    ],
+)
+def test_weights_have_torchs_names(make, names, tmp_path):
+    block = make()
+    block.initialize()
+    assert set(porting.load_file(hookline.save_weights(block, tmp_path / "w.safetensors"))) == names
 
 
 def test_a_kernel_with_its_channels_last_is_kept_as_torch_has_it(tmp_path):

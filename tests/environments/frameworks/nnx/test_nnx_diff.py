@@ -83,6 +83,32 @@ def test_two_models_part_where_the_mistake_is(port, site, tmp_path):
     assert found and found.first.site == site and found.first.born
 
 
+@pytest.mark.parametrize(
+    ("make", "names"),
+    [
+        (lambda: nnx.GroupNorm(4, 2, rngs=nnx.Rngs(0)), {"weight", "bias"}),
+        (lambda: nnx.InstanceNorm(4, rngs=nnx.Rngs(0)), {"weight", "bias"}),
+        (lambda: nnx.RMSNorm(4, rngs=nnx.Rngs(0)), {"weight"}),
+        (nnx.PReLU, {"weight"}),
+    ],
+)
+def test_weights_have_torchs_names(make, names, tmp_path):
+    assert set(porting.load_file(hookline.save_weights(make(), tmp_path / "w.safetensors"))) == names
+
+
+def test_a_transposed_convolution_that_is_turned_already(tmp_path):
+    """With transpose_kernel its kernel is (*kernel, out, in), and not turned around."""
+    kept = {"weight": porting.WEIGHTS["vision"]["up.weight"], "bias": porting.WEIGHTS["vision"]["up.bias"]}
+    porting.save_file(kept, tmp_path / "w.safetensors")
+    x = X["vision"][..., :1].repeat(4, -1)
+    results = []
+    for turned in (False, True):
+        up = nnx.ConvTranspose(4, 5, (3, 3), (2, 2), padding="VALID", transpose_kernel=turned, rngs=nnx.Rngs(0))
+        hookline.load_weights(up, tmp_path / "w.safetensors")
+        results.append(up(x))
+    assert jnp.allclose(*results, atol=1e-5)
+
+
 def test_weights_that_do_not_fit_are_listed_and_nothing_is_written(tmp_path):
     model = Vision()
     model.head = nnx.Linear(5, 4, rngs=nnx.Rngs(0))
