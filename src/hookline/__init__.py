@@ -22,9 +22,10 @@ _HOME = {
     "diagnosis.training": ("Scalar", "Training"),
     "diagnosis.verdict": ("Verdict", "verdict"),
     "diffs.compare": ("diff",),
-    "diffs.found": ("Cause", "Diff", "Measure", "SiteDiff"),
+    "diffs.found": ("Cause", "Measure", "SiteDiff"),
     "diffs.mapping": ("Map", "read_map", "write_map"),
     "diffs.proposing": ("propose_map",),
+    "diffs.result": ("Diff",),
     "diffs.weights": ("load_weights", "save_weights"),
     "errors": (
         "FindingRaised",
@@ -152,13 +153,13 @@ if TYPE_CHECKING:
     from hookline.diagnosis.verdict import verdict as verdict
     from hookline.diffs.compare import diff as diff
     from hookline.diffs.found import Cause as Cause
-    from hookline.diffs.found import Diff as Diff
     from hookline.diffs.found import Measure as Measure
     from hookline.diffs.found import SiteDiff as SiteDiff
     from hookline.diffs.mapping import Map as Map
     from hookline.diffs.mapping import read_map as read_map
     from hookline.diffs.mapping import write_map as write_map
     from hookline.diffs.proposing import propose_map as propose_map
+    from hookline.diffs.result import Diff as Diff
     from hookline.diffs.weights import load_weights as load_weights
     from hookline.diffs.weights import save_weights as save_weights
     from hookline.errors import FindingRaised as FindingRaised

@@ -31,6 +31,7 @@ from hookline.backends.nouns import Tree as Tree
 from hookline.backends.operators import Operator, OpListener
 from hookline.backends.passing import Joining as Joining
 from hookline.backends.passing import Listening as Listening
+from hookline.backends.repeating import Recomputation, Repeating
 from hookline.backends.tap import COUNTING as COUNTING
 from hookline.backends.tap import FunctionTap as FunctionTap
 from hookline.backends.tap import Inert as Inert
@@ -249,25 +250,6 @@ class Compiling(Protocol):
         """Waits until every tap has seen what has passed it so far; raises what a hook raised meanwhile."""
 
 
-class Recomputation(Protocol):
-    """Activation checkpointing; `defaults.Defaults` is for frameworks where a forward never runs again."""
-
-    def backward_number(self) -> int:
-        """Which backward is under way; -1 where none is."""
-
-    def in_recompute(self, called: bool = False) -> bool:
-        """Whether the forward under way repeats an earlier one; `called`: whether there is one to repeat."""
-
-    def calls_under_way(self, module: Module) -> int:
-        """How many calls of `module` this thread is in, one within the other; 0 where that can't be told."""
-
-    def sequence_number(self) -> int:
-        """A number that grows with the graph; tells calls apart for `recomputed`."""
-
-    def recomputed(self, calls: list[Any]) -> Any:
-        """Which of these calls the forward under way repeats; None where it can't be told."""
-
-
 class Training(Protocol):
     """Optimizer steps, modes, parameters and their gradients."""
 
@@ -312,25 +294,6 @@ class Training(Protocol):
 
     def rank(self) -> int:
         """The number of this process among those that train together."""
-
-
-class Repeating(Protocol):
-    """A model that is run several times, each time like the first; `defaults.Defaults` knows of no randomness."""
-
-    def keep_as_it_is(self, undoing: Undoing, model: Model) -> None:
-        """Until the undoing the model may be run; then it is what it was, and so is all randomness."""
-
-    def random_state(self) -> Any:
-        """The state of the random numbers; None where the framework has none of its own."""
-
-    def restore_random(self, state: Any) -> None:
-        """Goes on with the random numbers of `state`."""
-
-    def same_random(self, one: Any, other: Any) -> bool:
-        """Whether two states give the same random numbers."""
-
-    def graph_free(self) -> AbstractContextManager[Any]:
-        """A block in which nothing is kept for a backward."""
 
 
 class Auditing(Protocol):

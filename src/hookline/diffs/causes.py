@@ -53,6 +53,13 @@ class Where:
         )
 
     @property
+    def own(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The weights of both modules themselves, with those of parts that neither side calls."""
+        called = {*self.pair.a.sites, *self.pair.b.sites}
+        other = self.pair.others.get(self.site, self.site)
+        return _own(self.a, self.site, called), _own(self.b, other, called)
+
+    @property
     def has_parts(self) -> bool:
         """Whether the module calls others."""
         prefix = f"{self.site}." if self.site else ""
@@ -112,9 +119,7 @@ def _types(where: Where) -> Iterator[Cause]:
     if ours is theirs or ours.__name__ == theirs.__name__:
         return
     builtin = is_of_framework(ours) or is_of_framework(theirs)
-    is_plain = (
-        where.first.kind in FORWARD and not _own(where.a, where.site, where.pair.a.sites) and not where.has_parts
-    )
+    is_plain = where.first.kind in FORWARD and not where.own[0] and not where.has_parts
     if builtin or is_plain:
         sentence = f"It is a {ours.__name__} in A and a {theirs.__name__} in B."
         yield Cause("type", where.site, sentence, {"a": ours.__name__, "b": theirs.__name__})
@@ -135,8 +140,7 @@ def _frozen(where: Where) -> Iterator[Cause]:
     """Parameters that need a gradient on one side only."""
     if where.first.kind in FORWARD:
         return
-    other = where.pair.others.get(where.site, where.site)
-    ours, theirs = _own(where.a, where.site, where.pair.a.sites), _own(where.b, other, where.pair.b.sites)
+    ours, theirs = where.own
     needs = {
         name: [getattr(side[name], "requires_grad", None) for side in (ours, theirs)]
         for name in ours
@@ -159,8 +163,7 @@ def _modes(where: Where) -> Iterator[Cause]:
 
 def _weights(where: Where) -> Iterator[Cause]:
     """Weights of the module itself that differ, and what became of them."""
-    other = where.pair.others.get(where.site, where.site)
-    ours, theirs = _own(where.a, where.site, where.pair.a.sites), _own(where.b, other, where.pair.b.sites)
+    ours, theirs = where.own
     missing = [name for name in ours if name not in theirs] + [name for name in theirs if name not in ours]
     if missing and (ours or theirs):
         sides = ", ".join(f"{name!r} (only in {'A' if name in ours else 'B'})" for name in missing[:SHOWN])

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from hookline.diffs.aligning import align
-from hookline.diffs.found import Diff
 from hookline.diffs.live import Live, Loss, as_live
 from hookline.diffs.mapping import Map, as_map
 from hookline.diffs.models import Study
 from hookline.diffs.pairs import Pair, compare
 from hookline.diffs.reading import Side
+from hookline.diffs.result import Diff
 from hookline.diffs.runs import diff_runs
 from hookline.diffs.stating import first_place, with_estimates, with_sources, with_unmatched
 from hookline.diffs.tolerance import Given, Tolerance, checked_tolerance

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -96,7 +95,7 @@ class SiteDiff:
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, for JSON."""
-        return _plain(self)
+        return plain(self)
 
 
 @dataclass(frozen=True)
@@ -113,96 +112,22 @@ class Cause:
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, for JSON."""
-        return {**_plain(self), "evidence": {key: _number(value) for key, value in self.evidence.items()}}
+        return {**plain(self), "evidence": {key: number_of(value) for key, value in self.evidence.items()}}
 
 
-@dataclass
-class Diff:
-    """Where two computations part; it is true where they differ.
-
-    `first` is the first place at which they do, None where they are the same; `sites` has every place, in the
-    order in which A runs. `causes` are named where they can be told, the likeliest first. `unmatched` are the
-    places that only one side has or that can't be compared. `forwards` lists what was run for it. `bound`
-    says what "the same" means here.
-    """
-
-    a: str
-    b: str
-    first: SiteDiff | None = None
-    sites: list[SiteDiff] = field(default_factory=list)
-    causes: list[Cause] = field(default_factory=list)
-    unmatched: list[SiteDiff] = field(default_factory=list)
-    forwards: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    values: Callable[[SiteDiff], Arrays | None] = field(default=lambda place: None, repr=False)
-    """The two arrays of a place, where they are at hand; None where not."""
-
-    def __bool__(self) -> bool:
-        return self.first is not None
-
-    @property
-    def bound(self) -> float:
-        """By how much outputs that count as the same may differ, relative to their scale: those of the models.
-
-        Where these have the same bits, or are not there, it is the largest of all places.
-        """
-        within = [one for one in self.sites if one.verdict == WITHIN]
-        ends = [one.tolerance for one in within if one.site == "" and one.kind == "output"]
-        return max(ends or (one.tolerance for one in within), default=0.0)
-
-    @property
-    def differing(self) -> list[SiteDiff]:
-        """The places that differ, in order."""
-        return [one for one in self.sites if one.differs]
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain data, for JSON."""
-        from hookline.diffs.text import sentence
-
-        return {
-            "verdict": "different" if self else "same",
-            "sentence": sentence(self),
-            "a": self.a,
-            "b": self.b,
-            "first": None if self.first is None else self.first.to_json(),
-            "bound": _number(self.bound),
-            "causes": [one.to_json() for one in self.causes],
-            "unmatched": [one.to_json() for one in self.unmatched],
-            "forwards": self.forwards,
-            "notes": self.notes,
-            "sites": [one.to_json() for one in self.sites],
-        }
-
-    def __str__(self) -> str:
-        from hookline.diffs.text import as_text
-
-        return as_text(self)
-
-    def plot(self, ax: Any = None) -> Any:
-        """The error along the depth, with the tolerance, as a matplotlib Axes."""
-        from hookline.diffs.drawing import plot
-
-        return plot(self, ax)
-
-    def report(self, path: str | Path) -> Path:
-        """Writes one HTML file that shows all of it, and returns its path."""
-        from hookline.diffs.report import report
-
-        return report(self, Path(path))
-
-
-def _plain(thing: Any) -> dict[str, Any]:
+def plain(thing: Any) -> dict[str, Any]:
+    """The fields of a dataclass as JSON has them."""
     found: dict[str, Any] = {}
     for one in fields(thing):
         value = getattr(thing, one.name)
-        found[one.name] = _plain(value) if isinstance(value, Measure) else _number(value)
+        found[one.name] = plain(value) if isinstance(value, Measure) else number_of(value)
     return found
 
 
-def _number(value: Any) -> Any:
+def number_of(value: Any) -> Any:
     """A value as JSON has it: NaN and Inf are texts, tuples lists."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return [_number(one) for one in value]
+        return [number_of(one) for one in value]
     return value

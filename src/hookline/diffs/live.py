@@ -113,8 +113,8 @@ def forward(undoing: Undoing, live: Live) -> None:
         )
     if not getattr(loss, "requires_grad", True):
         raise InvalidArgument(
-            "diff(loss=...): nothing that the loss depends on needs a gradient. Unfreeze a parameter, give an input "
-            "with requires_grad, or leave torch.no_grad()."
+            "diff(loss=...): nothing that the loss depends on needs a gradient. Unfreeze a parameter, give an "
+            "input with requires_grad, or leave torch.no_grad()."
         )
     loss.backward()
 

@@ -13,13 +13,14 @@ from hookline.diffs import found
 from hookline.diffs.aligning import align
 from hookline.diffs.births import Birth, births
 from hookline.diffs.causes import causes_at, is_of_framework
-from hookline.diffs.found import Cause, Diff, SiteDiff
+from hookline.diffs.found import Cause, SiteDiff
 from hookline.diffs.live import Live
 from hookline.diffs.mapping import Map
 from hookline.diffs.measures import coarser, step_of
 from hookline.diffs.operators import FirstOperator, first_operator
 from hookline.diffs.pairs import Pair, compare, noise_of
 from hookline.diffs.reading import FORWARD, Key, Side
+from hookline.diffs.result import Diff
 from hookline.diffs.stating import caller_of, first_place, with_estimates, with_sources, with_unmatched
 from hookline.diffs.tolerance import Given, Noise, Tolerance
 from hookline.diffs.ways import Isolated, Randomness, Shaken, Shaker, floor_of

@@ -6,9 +6,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hookline.diffs import found
-from hookline.diffs.found import Diff, SiteDiff
+from hookline.diffs.found import SiteDiff
 from hookline.diffs.pairs import Pair
 from hookline.diffs.reading import FORWARD, PARAM_GRAD, Key
+from hookline.diffs.result import Diff
 
 
 def with_unmatched(diff: Diff, pair: Pair) -> Diff:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from hookline.diffs import found
 
 if TYPE_CHECKING:
-    from hookline.diffs.found import Diff, SiteDiff
+    from hookline.diffs.found import SiteDiff
+    from hookline.diffs.result import Diff
 
 ROWS = 10
 UNMATCHED = 8

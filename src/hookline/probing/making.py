@@ -13,12 +13,12 @@ from torch import nn
 from hookline.backends.protocol import Backend
 from hookline.backends.torch.compat import uncompiled
 from hookline.backends.torch.fakes.standins import has_lazy, is_on_meta
+from hookline.backends.torch.guarding import guard
 from hookline.backends.undoing import Undoing, tidied
 from hookline.diagnosis.finding import Finding
 from hookline.errors import ForwardError, InvalidArgument
 from hookline.hooks.session import Session
 from hookline.probing import probes
-from hookline.backends.torch.guarding import guard
 from hookline.probing.inputs import Inputs, candidates
 from hookline.probing.probed import Probed
 from hookline.probing.registry import PROBES, CantProbe

@@ -12,11 +12,11 @@ import numpy as np
 import torch
 from torch import nn
 
+from hookline.backends.torch.guarding import guard
 from hookline.backends.undoing import Undoing, tidied
 from hookline.diagnosis.finding import Finding
 from hookline.hooks.ops import OpEvent, register_op_hook
 from hookline.probing.comparing import difference
-from hookline.backends.torch.guarding import guard
 from hookline.probing.inputs import Inputs
 from hookline.probing.registry import CantProbe
 from hookline.probing.tracing import Place, Tensors, Trace, listen

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 
 import torch
 
+from hookline.backends.torch.guarding import same_bits
 from hookline.diagnosis.finding import Finding
 from hookline.probing.changing import KINDS, changed
 from hookline.probing.comparing import is_float
-from hookline.backends.torch.guarding import same_bits
 from hookline.probing.registry import CantProbe, probing
 from hookline.probing.subject import Subject, found
 from hookline.probing.tracing import Place, Tensors, Trace

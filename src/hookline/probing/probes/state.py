@@ -18,10 +18,10 @@ from typing import Any
 import torch
 from torch import nn
 
+from hookline.backends.torch.guarding import same_bits
 from hookline.diagnosis.finding import Finding
 from hookline.probing.changing import changed
 from hookline.probing.comparing import difference
-from hookline.backends.torch.guarding import same_bits
 from hookline.probing.registry import CantProbe, probing
 from hookline.probing.subject import Subject, found
 from hookline.probing.tracing import Place, Seen, Tensors, first_break
