@@ -28,7 +28,7 @@ function firstPlace(view, first) {
   const { data } = view;
   const unit = METRICS[first.metric];
   const numeric = first.verdict === "different";
-  const call = first.call || view.places.some((one) => one.site === first.site && one.call) ? `in call ${whole(first.call + 1)}` : "";
+  const call = first.call || view.places.some((one) => one.site === first.site && one.call) ? `in call #${first.call} (the first is #0)` : "";
   return h(
     "article",
     { class: "finding", "aria-label": "The first place that differs" },

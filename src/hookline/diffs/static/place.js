@@ -76,7 +76,7 @@ export class PlaceView {
     if (same.length < 2) return null;
     const start = Math.max(0, Math.min(same.findIndex(([, n]) => n === at) - OTHERS / 2, same.length - OTHERS));
     const shown = same.slice(start, start + OTHERS);
-    const word = (one) => (steps ? `step ${whole(one.step)}` : !isMeasured(one) ? wordOf(one.verdict).word : `${kindWord(one.kind)}${one.call ? `, call ${whole(one.call + 1)}` : ""}${one.part}`);
+    const word = (one) => (steps ? `step ${whole(one.step)}` : !isMeasured(one) && one.verdict !== "shape" ? wordOf(one.verdict).word : `${kindWord(one.kind)}${one.part}${one.call ? ` #${one.call}` : ""}`);
     const chip = ([one, n]) =>
       h("button", { class: "chip", "aria-pressed": String(n === at), onclick: () => this.view.choose(n) }, h("span", { class: `badge ${wordOf(one.verdict).level}`, "aria-hidden": "true" }, wordOf(one.verdict).sign), word(one));
     const more = same.length - shown.length;
@@ -128,12 +128,16 @@ export class PlaceView {
   #largest(place, { largest, difference, shapes }) {
     const lines = [];
     if (difference?.odd !== null && difference?.odd !== undefined) lines.push(`The first number that is NaN or Inf on one side only is at ${indexText(unravelled(difference.odd, shapes[0]))}.`);
-    if (largest && largest[0] !== null && place.measure.max_abs > 0) lines.push(`The largest difference is at ${indexText(place.measure.index)}: ${told(numeric(largest[0]), 7)} in A, ${told(numeric(largest[1]), 7)} in B.`);
+    const [a, b] = (largest ?? [null, null]).map((value) => (value === null ? null : told(numeric(value), 7)));
+    const one = shapes[0].every((length) => length === 1);
+    if (one && a !== null) lines.push(`It is one number: ${a} in A, ${b} in B.`);
+    else if (a !== null && place.measure.max_abs > 0) lines.push(`The largest difference is at ${indexText(place.measure.index)}: ${a} in A, ${b} in B.`);
     return lines.length ? part("Where", ...lines.map((line) => h("p", {}, line))) : null;
   }
 
   #maps(place, { difference, values, shapes }) {
     if (!difference) return h("p", { class: "hint" }, "The two have other shapes, so there is no map of their difference.");
+    if (difference.rows * difference.columns < 2) return null; // a single number is told above
     const [shape] = shapes;
     const flat = place.measure.index.reduce((sum, at, n) => sum * shape[n] + at, 0);
     const ring = place.measure.max_abs > 0 && place.measure.index.length === shape.length ? flat : difference.odd;
@@ -159,7 +163,8 @@ export class PlaceView {
     return h("div", {}, h("h3", { class: "above" }, "As pictures"), h("p", { class: "hint" }, `${laid}${coarse}.`), h("div", { class: "maps" }, ...figures));
   }
 
-  #spread({ histograms }) {
+  #spread({ histograms, numbers }) {
+    if (numbers.every(({ count }) => count < 2)) return null;
     if (!histograms) return h("p", { class: "hint" }, "Neither side has finite numbers, so there is no histogram.");
     const chart = new Overlaid("How the numbers of A and B are spread. Arrow keys read bins; the table below has numbers.", histograms);
     const keys = ["A", "B"].map((name, second) => h("span", { class: `key fills ${second ? "second" : ""}` }, h("span", { class: "mark" }), name));
