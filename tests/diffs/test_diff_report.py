@@ -15,7 +15,8 @@ import matplotlib.pyplot as plt
 
 import hookline
 from hookline.diffs import listing, pictures
-from hookline.diffs.found import Cause, Diff, Measure, SiteDiff
+from hookline.diffs.found import Cause, Measure, SiteDiff
+from hookline.diffs.result import Diff
 from tests.support.diffs import place, transformer, two_runs, unet, values, with_facts
 from tests.support.pages import NASTY
 

@@ -4,8 +4,9 @@ import zlib
 
 import numpy as np
 
-from hookline.diffs.found import Cause, Diff, SiteDiff
+from hookline.diffs.found import Cause, SiteDiff
 from hookline.diffs.measures import measure
+from hookline.diffs.result import Diff
 
 FLOATS = ("float32", "float32")
 PARTS = [

@@ -12,7 +12,7 @@ from hookline.plots.axes import new_axes, short_names
 from hookline.site import label_of
 
 if TYPE_CHECKING:
-    from hookline.diffs.found import Diff
+    from hookline.diffs.result import Diff
 
 COLORS = {"forward": "#0b6c80", "backward": "#6a3fb5"}
 ADDED, FIRST = "#c2571a", "#c01f3a"

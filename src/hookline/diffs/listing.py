@@ -10,7 +10,7 @@ from hookline.diffs.found import DIFFERENT, EQUAL, RANDOM, SHAPE, WITHIN, SiteDi
 from hookline.diffs.reading import BACKWARD, PARAM_GRAD
 
 if TYPE_CHECKING:
-    from hookline.diffs.found import Diff
+    from hookline.diffs.result import Diff
 
 GRADIENTS = (*BACKWARD, PARAM_GRAD)
 """Kinds of values that the backward makes; all others are of the forward."""

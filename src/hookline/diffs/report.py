@@ -13,7 +13,7 @@ from hookline.diffs.listing import charted, kept, pictured, together
 from hookline.diffs.pictures import picture
 
 if TYPE_CHECKING:
-    from hookline.diffs.found import Diff
+    from hookline.diffs.result import Diff
 
 STATIC = Path(__file__).parent / "static"
 MOST_PLACES = 4000
@@ -26,7 +26,7 @@ def report(diff: Diff, path: str | Path) -> Path:
     """Writes a diff to a self-contained HTML file and returns its path.
 
     >>> import tempfile
-    >>> from hookline.diffs.found import Diff
+    >>> from hookline.diffs.result import Diff
     >>> place = SiteDiff("fc", verdict="within", error=1e-7, tolerance=1e-6, other="fc")
     >>> report(Diff("one.pt", "two.pt", sites=[place]), Path(tempfile.mkdtemp()) / "diff.html").name
     'diff.html'

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from playwright.sync_api import expect
 
-from hookline.diffs.found import Cause, Diff, SiteDiff
+from hookline.diffs.found import Cause, SiteDiff
 from hookline.diffs.measures import measure
+from hookline.diffs.result import Diff
 from tests.environments.browser.drawn import COLOURS, drawn
 from tests.environments.browser.test_browser_page import AXE
 from tests.support.diffs import place, transformer, two_runs, unet
@@ -86,6 +87,8 @@ def test_the_two_trees_are_in_step_and_have_the_names_of_their_side(opened):
     assert len(cells) == 1 + 2 + 12 * 12 + 2, (
         "the model, its list of layers, twelve layers of twelve, what is around"
     )
+    end = page.evaluate("scrollY + document.querySelector('main').getBoundingClientRect().bottom")
+    assert page.evaluate("document.documentElement.scrollHeight") - end < 40, "nothing lies below the page"
     page.get_by_role("button", name="Fold all", exact=True).click()
     expect(rows).to_have_count(5)
     expect(page.locator(".pair-row", has_text="layers")).to_contain_text("inside")
@@ -268,3 +271,11 @@ def test_axe_finds_nothing(opened, dark, view):
     package = pytest.importorskip("axe_playwright_python", reason="axe-core is not installed")
     page.evaluate(next(Path(package.__path__[0]).rglob("axe.min.js")).read_text())
     assert page.evaluate(AXE) == []
+
+
+def test_a_single_number_is_told_and_not_drawn(opened):
+    a, b = np.asarray(2.5, np.float32), np.asarray(2.25, np.float32)
+    one = place("loss", 0.1, shape=(), measure=measure(a, b, ("float32", "float32"), 1e-6))
+    page = opened(Diff("a", "b", one, [one], values=lambda _: (a, b)))
+    expect(page.locator("#place")).to_contain_text("It is one number: 2.5 in A, 2.25 in B.")
+    assert page.locator("#place canvas").count() == 0
