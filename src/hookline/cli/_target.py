@@ -22,7 +22,7 @@ def made(target: str) -> Any:
     if not all(part.isidentifier() for name in (path, attributes) for part in name.split(".")):
         raise wrong(f"{target!r} is not of the form PKG.MOD:FACTORY, as in torchvision.models:resnet18.")
     sys.path.insert(0, str(Path.cwd()))
-    with _told(f"importing {path}", path):
+    with told(f"importing {path}", path):
         thing: Any = importlib.import_module(path)
     above = path
     for name in attributes.split("."):
@@ -34,8 +34,17 @@ def made(target: str) -> Any:
     if not callable(thing):
         kind = type(thing).__name__
         raise wrong(f"{target} is a {kind}: expected a model, or what makes one when it is called.")
-    with _told(f"{target}, called without arguments,"):
+    with told(f"{target}, called without arguments,"):
         return thing()
+
+
+def model_and_inputs(target: str) -> tuple[Any, Any]:
+    """(model, inputs) of a factory."""
+    pair = made(target)
+    if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+        kind = type(pair).__name__
+        raise wrong(f"{target} gave a {kind}: expected (model, inputs), as in `return model, torch.randn(2, 3)`.")
+    return pair[0], pair[1]
 
 
 def _there(thing: Any, wanted: str) -> str:
@@ -47,7 +56,7 @@ def _there(thing: Any, wanted: str) -> str:
 
 
 @contextmanager
-def _told(what: str, path: str | None = None) -> Iterator[None]:
+def told(what: str, path: str | None = None) -> Iterator[None]:
     """Says what a user's code raised, and in which line; a program that ends itself meanwhile is told, too."""
     try:
         yield

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import click
 
-from hookline.cli._target import made, wrong
+from hookline.cli._target import model_and_inputs
 
 FAILED = 3
 """The exit code where a finding is as bad as --fail-on says."""
@@ -40,7 +39,7 @@ def command(
     """
     import hookline
 
-    model, inputs = _pair(target)
+    model, inputs = model_and_inputs(target)
     try:
         found = hookline.probe(
             model,
@@ -48,19 +47,10 @@ def command(
             only=only or None,
             causal=causal,
             batch_dim=batch_dim,
-            fresh=lambda: _pair(target)[0],
+            fresh=lambda: model_and_inputs(target)[0],
         )
     except hookline.InvalidArgument as error:
         raise click.UsageError(str(error)) from error
     click.echo(json.dumps(found.to_json(), indent=1) if as_json else found)
     if fail_on and any(WORST.index(one.severity) <= WORST.index(fail_on) for one in found):
         raise click.exceptions.Exit(FAILED)
-
-
-def _pair(target: str) -> tuple[Any, Any]:
-    """(model, inputs) of a factory."""
-    pair = made(target)
-    if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-        kind = type(pair).__name__
-        raise wrong(f"{target} gave a {kind}: expected (model, inputs), as in `return model, torch.randn(2, 3)`.")
-    return pair[0], pair[1]

@@ -127,6 +127,9 @@ class _Comparing:
         for key, other in pairs.items():
             if key in ours and other in theirs:
                 one, two = ours[key], theirs[other]
+                if np.array_equal(one.steps, two.steps):
+                    yield key, one, two
+                    continue
                 steps, mine, others = np.intersect1d(one.steps, two.steps, assume_unique=True, return_indices=True)
                 if len(steps):
                     yield key, one.at(mine), two.at(others)

@@ -25,11 +25,14 @@ def absmax(numbers: Numbers) -> Array:
 def moved(one: Histograms, other: Histograms, largest: Array) -> Array:
     """How many values are in another bin, for each row of two sets of histograms; small ones are all in one."""
     entries = [_entries(hists, _lowest(largest, SMALL)) for hists in (one, other)]
-    used = np.unique(np.concatenate([bins for _, bins, _ in entries]))
-    size = len(one.lengths), len(used)
+    place = np.zeros(bins.COUNT, np.int64)
+    for _, numbers, _ in entries:
+        place[numbers] = 1
+    size = len(one.lengths), int(place.sum())
+    place = np.cumsum(place) - 1  # bins that nobody has need no room
     tables = [
-        np.bincount(rows * size[1] + np.searchsorted(used, bins), counts, size[0] * size[1]).reshape(size)
-        for rows, bins, counts in entries
+        np.bincount(rows * size[1] + place[numbers], counts, size[0] * size[1]).reshape(size)
+        for rows, numbers, counts in entries
     ]
     found: Array = np.abs(tables[0] - tables[1]).sum(axis=1) / 2
     has_both: Array = (one.lengths >= 0) & (other.lengths >= 0)

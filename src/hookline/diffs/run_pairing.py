@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from hookline.diffs import found
-from hookline.diffs.aligning import ORDER, UNWRAPPED, Alignment, Entry, align
+from hookline.diffs.aligning import ORDER, UNWRAPPED, Alignment, align
+from hookline.diffs.entries import Entry
 from hookline.diffs.found import SiteDiff
 from hookline.diffs.mapping import Map
 from hookline.diffs.naming import normalised

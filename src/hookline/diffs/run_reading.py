@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
+from itertools import compress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,6 +23,7 @@ Array = NDArray[Any]
 
 AT = {name: place for place, name in enumerate(STATISTICS)}
 """Where a statistic is in `Numbers.stats`."""
+DIGITS = re.compile("[0-9a-f]*")
 ENDS = {
     "running": "it is still being written",
     "silent": "it has no end, as if its process was killed",
@@ -55,6 +58,16 @@ class Numbers(NamedTuple):
         """The rows at these places."""
         hists = None if self.hists is None else self.hists.at(places)
         return Numbers(self.steps[places], self.stats[:, places], self.prints[places], self.printed[places], hists)
+
+    def between(self, start: int, end: int, entries: Array | None) -> Numbers:
+        """The rows from one place to another; `entries` says where the histogram of each row begins."""
+        hists = self.hists
+        if hists is not None and entries is not None:
+            first, last = int(entries[start]), int(entries[end])
+            parts = hists.lengths[start:end], hists.bins[first:last], hists.counts[first:last]
+            hists = Histograms(*parts, hists.size)
+        of = slice(start, end)
+        return Numbers(self.steps[of], self.stats[:, of], self.prints[of], self.printed[of], hists)
 
     def column(self, name: str) -> Array:
         """One statistic over the steps."""
@@ -179,23 +192,19 @@ class StoredRun:
 def _numbers(frame: Any, places: Array) -> Numbers:
     """The rows of a frame at some places, whatever series they are of."""
     stats = np.stack([frame.columns[name][places] for name in STATISTICS]).astype(np.float64)
-    prints = [_fingerprint(frame.extra[place].get(FINGERPRINT)) for place in places.tolist()]
-    return Numbers(
-        frame.columns["step"][places],
-        stats,
-        np.asarray([one or 0 for one in prints], np.uint64),
-        np.asarray([one is not None for one in prints], bool),
-        None if frame.hists is None else frame.hists.at(places),
-    )
+    texts = [frame.extra[place].get(FINGERPRINT) for place in places.tolist()]
+    hists = None if frame.hists is None else frame.hists.at(places)
+    return Numbers(frame.columns["step"][places], stats, *_fingerprints(texts), hists)
 
 
-def _fingerprint(text: Any) -> int | None:
-    """The number that a row's fingerprint is; None where it has none, or something else in its place."""
-    try:
-        bits = bytes.fromhex(text)
-    except (TypeError, ValueError):
-        return None
-    return int.from_bytes(bits, "big") if len(bits) == 8 else None
+def _fingerprints(texts: list[Any]) -> tuple[Array, Array]:
+    """The numbers that fingerprints are, and which rows have one; a file may have anything in its place."""
+    are = [type(text) is str and len(text) == 16 for text in texts] if any(texts) else [False] * len(texts)
+    if not DIGITS.fullmatch("".join(compress(texts, are))):
+        are = [is_one and DIGITS.fullmatch(text) is not None for text, is_one in zip(texts, are, strict=True)]
+    prints, printed = np.zeros(len(texts), np.uint64), np.asarray(are, bool)
+    prints[printed] = np.frombuffer(bytes.fromhex("".join(compress(texts, are))), ">u8")
+    return prints, printed
 
 
 def _by_series(parts: list[tuple[Array, Numbers]]) -> Iterator[tuple[int, Numbers]]:
@@ -215,5 +224,8 @@ def _by_series(parts: list[tuple[Array, Numbers]]) -> Iterator[tuple[int, Number
     order = np.lexsort((whole.steps, series))  # stable: what was written later is later among equals
     is_last = np.append((np.diff(series[order]) > 0) | (np.diff(whole.steps[order]) > 0), True)
     order = order[is_last]
-    for mine in np.split(order, np.flatnonzero(np.diff(series[order])) + 1):
-        yield int(series[mine[0]]), whole.at(mine)
+    whole, series = whole.at(order), series[order]
+    entries = None if whole.hists is None else np.append(0, np.cumsum(np.maximum(whole.hists.lengths, 0)))
+    ends = [*(np.flatnonzero(np.diff(series)) + 1).tolist(), len(series)]
+    for start, end in zip([0, *ends], ends, strict=False):
+        yield int(series[start]), whole.between(start, end, entries)

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from hookline.diffs import found
-from hookline.diffs.found import Diff, Measure, SiteDiff
+from hookline.diffs.found import Measure, SiteDiff
 from hookline.diffs.mapping import as_map
+from hookline.diffs.result import Diff
 from hookline.diffs.run_causes import NOT_COMPARED, PartedScalar, causes, parted
 from hookline.diffs.run_comparing import Compared, compare
 from hookline.diffs.run_measuring import NAMES, Apart

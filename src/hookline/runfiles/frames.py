@@ -206,8 +206,9 @@ def _extra(text: bytes, count: int) -> list[Row]:
     for row in found:
         if not isinstance(row, dict) or not FIXED.isdisjoint(row):
             raise Damaged("what its rows have besides has names of their own columns")
-        if any(isinstance(value, int) and abs(value) > LARGEST for value in row.values()):
-            raise Damaged("its rows have numbers that are too large")
+        for value in row.values():
+            if isinstance(value, int) and abs(value) > LARGEST:
+                raise Damaged("its rows have numbers that are too large")
         if not isinstance(row.get("ratio", 0.0), (int, float, type(None))):
             raise Damaged("a ratio of its rows is no number")
     return found
