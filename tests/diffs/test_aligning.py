@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hookline.diffs.aligning import Entry, align, longest_rise
+from hookline.diffs.aligning import align, longest_rise
+from hookline.diffs.entries import Entry
 from hookline.diffs.mapping import as_map
 from hookline.diffs.naming import kinds_of, normalised, places
 from hookline.errors import InvalidArgument

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 import hookline
-from hookline.diffs.aligning import Entry
+from hookline.diffs.entries import Entry
 from hookline.diffs.mapping import Map, as_map, read_map, write_map
 from hookline.diffs.proposing import propose_map, proposed
 from hookline.diffs.rules import Rule, arranged

@@ -253,6 +253,7 @@ def test_names_for_type_checkers_are_the_public_ones():
 PLAIN = {"None", "Any", "Self", "Path", "Callable", "Iterator"}
 ELSEWHERE = {
     "Row": "a dict",
+    "Reader": "one file of a run, for those that compare runs",
     "Columns": "a dict of arrays",
     "Fn": "the function that was given",
     "Seen": "a series with its numbers, for rules",

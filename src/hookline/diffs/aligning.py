@@ -13,7 +13,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from hookline.diffs.entries import Entry
+from hookline.diffs.likeness import by_order, by_values
 from hookline.diffs.naming import places
+from hookline.diffs.shifts import moved
 from hookline.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -21,22 +24,6 @@ if TYPE_CHECKING:
 
 SAME, UNWRAPPED, MAPPED, ORDER, VALUES = "same name", "without wrappers", "map", "type, shape and order", "values"
 """How two places were found to be the same."""
-
-
-@dataclass(frozen=True)
-class Entry:
-    """What is known of one place of one side: a site, as the alignment needs it.
-
-    `order` is its place in the order of execution, `type` the name of the module's class, `calls` how often it was
-    called. `shapes` are those of the tensors of its first output, `numbers` their norms, for alignment by values.
-    """
-
-    name: str
-    type: str = ""
-    order: int = 0
-    calls: int = 1
-    shapes: tuple[tuple[int, ...], ...] = ()
-    numbers: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -65,8 +52,6 @@ def align(a: Sequence[Entry], b: Sequence[Entry], mapping: Map | None = None, *,
     >>> align(a, b).how
     {'fc1': 'without wrappers', 'fc2': 'type, shape and order'}
     """
-    from hookline.diffs.likeness import by_order, by_values
-
     pairing = Pairing(in_order(a), in_order(b))
     if mapping is not None:
         _by_map(pairing, mapping)
@@ -167,8 +152,6 @@ def _by_name(pairing: Pairing) -> None:
 
     Numbers of layers are those of B, where a layer was put into a list or taken out of it.
     """
-    from hookline.diffs.shifts import moved
-
     plain, theirs = places(pairing.a, pairing.b)
     ours = moved(plain, theirs, pairing.a, pairing.b)
     for name in pairing.a:

@@ -285,7 +285,8 @@ def _code(where: Where) -> Cause:
     at = f", before it calls {before!r}" if before else ""
     if where.birth is not None and where.birth.misfit:
         told = where.birth.misfit
-    sentence = f"The code of {where.site or 'the model'!r} itself differs{at}{f': {told}' if told else ''}."
+    whose = repr(where.site) if where.site else "the model"
+    sentence = f"The code of {whose} itself differs{at}{f': {told}' if told else ''}."
     evidence = {"a": where.operator.a, "b": where.operator.b, "line": where.operator.line}
     return Cause("code", where.site, sentence, evidence)
 

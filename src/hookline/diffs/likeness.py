@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from hookline.diffs.naming import COMPOSED, kinds_of, parent
 
 if TYPE_CHECKING:
-    from hookline.diffs.aligning import Entry
+    from hookline.diffs.entries import Entry
 
 CLOSE = 1e-3
 """Norms that differ by no more than this share are the same value's."""

@@ -12,7 +12,7 @@ from hookline.backends import resolve
 from hookline.backends.protocol import Backend
 from hookline.backends.undoing import Undoing, tidied
 from hookline.diffs.following import Way, follow
-from hookline.errors import InvalidArgument
+from hookline.errors import InvalidArgument, Unsupported
 from hookline.hooks.select import ModuleTree
 from hookline.recording.record import record
 from hookline.recording.recording import Recording
@@ -107,9 +107,16 @@ def forward(undoing: Undoing, live: Live) -> None:
         live.model(*args, **kwargs)
         return
     loss = live.loss(live.model(*args, **kwargs))
-    if not hasattr(loss, "backward"):
+    if not isinstance(loss, live.backend.tensor):
         raise InvalidArgument(
             f"diff(loss=...) gave a {type(loss).__name__}: expected a scalar tensor to call backward() on."
+        )
+    if not hasattr(loss, "backward"):
+        raise Unsupported(
+            backend=live.backend.name,
+            feature="diff(loss=...)",
+            why="a loss has no backward() there: gradients are what a transform of a function gives",
+            instead="record both with grads=True while you compute the gradients, and compare the recordings",
         )
     if not getattr(loss, "requires_grad", True):
         raise InvalidArgument(

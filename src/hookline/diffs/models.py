@@ -97,7 +97,7 @@ class Study:
 
     def _isolated(self, pair: Pair, step: str) -> list[Birth] | None:
         """What each call adds; None where the models can't be run that way."""
-        if self.map is not None and any(rule.layout for rule in self.map.rules):
+        if self.map is not None and self.map.has_layouts:
             self.notes.append("layouts differ by the map, so where errors are born is an estimate")
             return None
         paired = [site for site, _ in pair.alignment.pairs]

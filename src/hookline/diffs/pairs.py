@@ -17,6 +17,9 @@ from hookline.diffs.own_names import in_layout_of, same_weights
 from hookline.diffs.reading import BACKWARD, FORWARD, PARAM_GRAD, Key, Leaf, Side, matched
 from hookline.diffs.tolerance import Noise, Tolerance, exceeded
 
+AS_FAR = 10.0
+"""So many times as far from A as A is from itself is still chance."""
+
 
 @dataclass
 class Pair:
@@ -174,9 +177,16 @@ def _part(
     differs, error, allowed, metric = exceeded(gap, bound, scale)
     verdict = found.DIFFERENT if differs else found.WITHIN
     own = random(key, at)
-    if differs and own is not None and (gap.largest <= 10 * own.largest or (own.odd and gap.odd)):
+    if differs and own is not None and _is_chance(gap, own):
         verdict = found.RANDOM
     numbers = measure(a, b, dtypes, bound.largest)
     return SiteDiff(
         key.site, verdict=verdict, error=error, tolerance=allowed, metric=metric, measure=numbers, **facts
+    )
+
+
+def _is_chance(gap: Apart, own: Apart) -> bool:
+    """Whether B is about as far from A as A is from itself."""
+    return (
+        gap.largest <= AS_FAR * own.largest and bool(gap.odd) == bool(own.odd) and (own.largest > 0 or own.odd > 0)
     )

@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hookline.diffs.aligning import Entry, align
+from hookline.diffs.aligning import align
+from hookline.diffs.entries import Entry
 from hookline.diffs.mapping import Map, write_map
+from hookline.diffs.reading import FORWARD, Key, Side
 from hookline.diffs.rules import LAYOUTS, Layout, Rule, arranged
 from hookline.recording.recording import Recording
 
@@ -32,8 +34,6 @@ def propose_map(recording_a: Recording, recording_b: Recording, path: str | os.P
     The file says of each pair by what it was found, and lists what has no counterpart: edit it, and give it to
     `diff`. Where B has the axes of its arrays in another order, that is part of it.
     """
-    from hookline.diffs.reading import FORWARD, Key, Side
-
     a, b = Side(recording_a), Side(recording_b)
 
     def arrays(one: str, other: str) -> Arrays:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from hookline.backends.protocol import Backend
 from hookline.branches import inside
-from hookline.diffs.aligning import Entry
+from hookline.diffs.entries import Entry
 from hookline.diffs.measures import Scale, scale_of
 from hookline.errors import NotRecorded
 from hookline.recording.calls import Call

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from hookline.diffs.aligning import Entry
+from hookline.diffs.entries import Entry
 from hookline.diffs.likeness import by_order, like
 from hookline.diffs.naming import parent
 

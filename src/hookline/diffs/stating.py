@@ -108,7 +108,11 @@ def first_of_gradients(sites: list[SiteDiff], pair: Pair) -> SiteDiff:
     first = next(one for one in sites if one.kind not in FORWARD and one.differs)
     if first.kind == PARAM_GRAD:
         module = first.site.rpartition(".")[0]
-        return replace(first, born=True, why=f"the gradient that came to {module or 'the model'!r} is the same")
+        return replace(
+            first,
+            born=True,
+            why=f"the gradient that came to {repr(module) if module else 'the model'} is the same",
+        )
     if first.kind == "grad_input":
         return replace(first, born=True, why="the gradient that came to its output is the same")
     caller = caller_of(first.site, pair)

@@ -82,7 +82,7 @@ def _first(first: SiteDiff) -> list[str]:
 def _table(diff: Diff) -> list[str]:
     """The first places that differ or, where none does, those with the largest errors."""
     shown = [one for one in diff.differing if one.kind not in ("input",)] or diff.differing
-    title = "places that differ"
+    title = "place that differs" if len(shown) == 1 else "places that differ"
     if not shown:
         shown = sorted((one for one in diff.sites if one.error), key=lambda one: -one.error)
         title = "largest differences"
@@ -115,7 +115,8 @@ def _remark(place: SiteDiff) -> str:
 def _unmatched(places: list[SiteDiff]) -> list[str]:
     if not places:
         return []
-    lines = [f"  {len(places):,} places that can't be compared, or not one to one:"]
+    what = "place" if len(places) == 1 else "places"
+    lines = [f"  {len(places):,} {what} that can't be compared, or not one to one:"]
     lines += [f"    {one.verdict}: {one.label}: {one.why}" for one in places[:UNMATCHED]]
     if len(places) > UNMATCHED:
         lines.append(f"    and {len(places) - UNMATCHED:,} more: diff.unmatched")

@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from hookline.diffs.aligning import Entry, align
+from hookline.diffs.aligning import align
+from hookline.diffs.entries import Entry
 from hookline.diffs.mapping import Map
 from hookline.diffs.rules import Rule
 

@@ -15,13 +15,17 @@ from hookline.backends.torch import (
     compat,
     describe,
     gradients,
+    guarding,
+    hashing,
     losses,
     modules,
+    neutral,
     numbers,
     ops,
     optimizers,
     origin,
     parameters,
+    repeating,
     state,
     statistics,
     storage,
@@ -50,6 +54,14 @@ class TorchBackend(Immediate):
     owned = staticmethod(values.owned)
     unlike = staticmethod(values.unlike)
     fitted = staticmethod(values.fitted)
+    host = staticmethod(repeating.host)
+    from_host = staticmethod(repeating.from_host)
+    dtype_of = staticmethod(repeating.dtype_of)
+    keep_as_it_is = staticmethod(guarding.keep_as_it_is)
+    random_state = staticmethod(repeating.random_state)
+    restore_random = staticmethod(repeating.restore_random)
+    same_random = staticmethod(repeating.same_random)
+    graph_free = staticmethod(repeating.graph_free)
     why_no_numbers = staticmethod(values.why_no_numbers)
     write_safetensors = staticmethod(storage.write_safetensors)
     read_safetensors = staticmethod(storage.read_safetensors)
@@ -92,6 +104,8 @@ class TorchBackend(Immediate):
     place_state_hook = staticmethod(state.place_state_hook)
     replace_forward = staticmethod(taps.replace_forward)
     held_weights = staticmethod(weights.held_weights)
+    write_weight = staticmethod(neutral.write_weight)
+    forms_of = staticmethod(neutral.forms_of)
     tensors_of = staticmethod(parameters.tensors_of)
     gathered = staticmethod(values.gathered)
     shares_memory = staticmethod(values.shares_memory)
@@ -102,6 +116,8 @@ class TorchBackend(Immediate):
     reduced_on_device = staticmethod(statistics.reduced_on_device)
     scalars = staticmethod(statistics.scalars)
     fetched = staticmethod(statistics.fetched)
+    bytes_of = staticmethod(hashing.bytes_of)
+    hashed_on_device = staticmethod(hashing.hashed_on_device)
     traced_run = staticmethod(traced_run)
     modules_of = staticmethod(describe.modules_of)
     described_input = staticmethod(describe.described_input)
