@@ -12,7 +12,8 @@ from bench.diff.page import BEGIN, END, section_of, with_section
 from bench.diff.proof import born, distance, gradients, outputs
 from bench.diff.report import line_of, summary_of
 from bench.diff.score import Score, scored, totalled
-from hookline.diffs.found import Cause, Diff, SiteDiff
+from hookline.diffs.found import Cause, SiteDiff
+from hookline.diffs.result import Diff
 
 RECIPES = read_recipes()
 BROKEN = [one for one in RECIPES if not one.equal]
