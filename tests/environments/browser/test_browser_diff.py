@@ -36,6 +36,8 @@ def renamed(name):
 def test_a_report_opens_with_the_verdict_and_explains_its_words(opened):
     page = opened(transformer())
     verdict = page.locator("#verdict")
+    expect(page.locator("#modules [aria-selected='true']")).to_have_count(1)
+    assert page.evaluate("scrollY") == 0, "it opens on the verdict, though a place further down is chosen"
     expect(verdict.locator("h2")).to_contain_text("Different, first at layers.5.mlp.act: the error is born there")
     expect(verdict).to_contain_text("times its tolerance of")
     expect(verdict).to_contain_text("The tolerance is how far rounding alone may move the numbers of this place.")

@@ -52,7 +52,15 @@ export class Pair {
     for (let above = node?.above; above; above = above.above) this.#open.add(above);
     this.focused = node ?? this.focused;
     this.#draw();
-    this.body.querySelector("[aria-selected='true']")?.scrollIntoView({ block: "nearest" });
+    this.#bringIntoView(this.body.querySelector("[aria-selected='true']"));
+  }
+
+  /** Scrolls the box of the trees to a row, and never the page: a report opens on its verdict. */
+  #bringIntoView(row) {
+    if (!row) return;
+    const box = this.grid.parentElement;
+    const above = row.getBoundingClientRect().top - box.getBoundingClientRect().top;
+    if (above < 0 || above > box.clientHeight - row.offsetHeight) box.scrollTop += above - box.clientHeight / 2;
   }
 
   /** Colours by the errors of the forward, or of the backward. */
