@@ -71,9 +71,8 @@ def _first(first: SiteDiff) -> list[str]:
     if first.verdict in (found.DIFFERENT, found.SHAPE):
         unit = {"max_rel": "of the largest number", "l2_rel": "of the norm"}.get(first.metric, "")
         added = f"; it adds {number(first.added)}" if first.added is not None else ""
-        lines.append(
-            f"  error: {number(first.error)} {unit}, rounding allows {number(first.tolerance)}{added}".rstrip()
-        )
+        error = f"{number(first.error)} {unit}".rstrip()
+        lines.append(f"  error: {error}, allowed are {number(first.tolerance)}{added}")
     if first.line:
         lines.append(f"  line: {first.line}")
     return lines
