@@ -119,6 +119,24 @@ def test_same_and_different(model, weight, site, cause):
     assert (d.first.site, d.first.born, d.causes[0].name) == (site, True, cause), str(d)
 
 
+def test_numbers_that_are_handed_over_are_the_callers():
+    class Pooled(nn.Module):
+        def forward(self, x, width=2, mode="mean"):
+            return x.unfold(-1, width, 1).mean(-1)[..., :3]
+
+    class Caller(nn.Module):
+        def __init__(self, *given, **named):
+            super().__init__()
+            self.pool, self._given, self._named = Pooled(), given, named
+
+        def forward(self, x):
+            return self.pool(x, *self._given, **self._named) * 2
+
+    d = hookline.diff(Caller(2), Caller(1), X)
+    assert d.first.site == "" and d.causes[0].name == "code" and "A hands it 2, B 1" in d.causes[0].sentence
+    assert not hookline.diff(Caller(2), Caller(width=2), X)
+
+
 def test_a_mask_of_the_smallest_numbers_is_the_same_in_other_dtypes():
     model = Masked()
     assert not hookline.diff((model, X), (copy.deepcopy(model).double(), X.double()))

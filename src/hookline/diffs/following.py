@@ -30,6 +30,9 @@ class Visit(NamedTuple):
 class Way:
     """What becomes of tensors on their way; None leaves them as they are."""
 
+    def called(self, visit: Visit, args: Any, kwargs: Any) -> None:
+        """A call begins, with these arguments."""
+
     def arriving(self, visit: Visit, leaves: Leaves) -> Sequence[Any] | None:
         """The tensors to go into a call with, of those that arrive at it."""
         return None
@@ -85,6 +88,7 @@ class _Follower:
         self._under_way.append(visit)
         tree = (args, kwargs)
         with self._backend.unseen():  # nothing of this is the model's, for whoever looks at its operators
+            self._way.called(visit, args, kwargs)
             new = self._way.arriving(visit, [*self._leaves(args), *self._leaves(kwargs)])
         return tree if new is None else _refilled(tree, iter(new), self._backend.tensor)
 

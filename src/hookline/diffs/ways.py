@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +16,9 @@ from hookline.diffs.following import Leaves, Visit, Way
 from hookline.diffs.measures import Apart, apart, step_of
 from hookline.diffs.reading import Key, Side, matched
 from hookline.diffs.tolerance import Noise
+from hookline.trees import leaves as leaves_in
+
+PLAIN = (bool, int, float, complex, str)
 
 SIGNS = 1 << 12
 """So many random signs are made; larger tensors have them over and over."""
@@ -106,11 +110,19 @@ class Isolated(Way):
     lines: dict[tuple[str, int], str] = field(default_factory=dict)
     """The line at which each call is made."""
     unlike: dict[tuple[str, int], str] = field(default_factory=dict)
-    """The calls that get another number of tensors than the reference's, in words."""
+    """The calls that get other numbers, or another number of tensors, than the reference's, in words."""
+
+    def called(self, visit: Visit, args: Any, kwargs: Any) -> None:
+        site = self.names[visit.site]
+        if self.shaker is not None or visit.call >= len(self.reference.calls(site)):
+            return
+        self.lines[site, visit.call] = calling_line()
+        call = self.reference.calls(site)[visit.call]
+        ours, theirs = plain_values((call.input, call.kwargs)), plain_values((args, kwargs))
+        if ours != theirs:
+            self.unlike[site, visit.call] = f"A hands it {_listed(ours, theirs)}, B {_listed(theirs, ours)}"
 
     def arriving(self, visit: Visit, leaves: Leaves) -> Sequence[Any] | None:
-        if self.shaker is None:
-            self.lines[self.names[visit.site], visit.call] = calling_line()
         if (state := self.random.get((self.names[visit.site], visit.call))) is not None:
             self.backend.restore_random(state)
         return self._put(visit, "input", leaves)
@@ -175,6 +187,20 @@ def floor_of(way: Isolated) -> Noise:
         for at, gap in event.apart.items():
             noise.note(event.key, at, gap)
     return noise
+
+
+def plain_values(tree: Any) -> list[str]:
+    """The numbers and texts among arguments, whatever their places: a port may hand them over by name.
+
+    >>> plain_values(((2, None), {"mode": "same", "scale": 0.5}))
+    ["'same'", '0.5', '2']
+    """
+    return sorted(repr(value) for value in leaves_in(tree, PLAIN))
+
+
+def _listed(ones: list[str], others: list[str]) -> str:
+    own = list((Counter(ones) - Counter(others)).elements())
+    return ", ".join(own[:3]) or "nothing there"
 
 
 def _misfit(wanted: Any, came: Any) -> str:
