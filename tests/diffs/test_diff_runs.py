@@ -285,6 +285,43 @@ def test_rounding_that_a_training_amplifies_is_no_alarm_and_hides_no_change(tmp_
     assert diff.first.step == 40 and diff.first.site in ("0", "0.weight", "")
 
 
+def test_halves_that_round_otherwise_are_no_alarm_and_hide_no_change(tmp_path):
+    class Cast(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = transformer()
+
+        def forward(self, x):
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                return self.net(x)
+
+    def run(folder, noise=0.0, change=None):
+        torch.manual_seed(0)
+        model = Cast()
+        stepper = torch.optim.Adam(model.parameters(), lr=1e-3)
+        data, chance = torch.Generator().manual_seed(1), torch.Generator().manual_seed(2)
+
+        def shake(module, args, output):
+            signs = torch.randn(output.shape, generator=chance).sign()
+            return (output.float() * (1 + noise * signs)).to(output.dtype)
+
+        for name, module in model.named_modules():
+            if noise and not list(module.children()) and not name.endswith("out_proj"):
+                module.register_forward_hook(shake)
+        with hookline.watch(model, to=folder, progress=False):
+            for step in range(30):
+                if step == change:
+                    scaled("net.0", 1.3)(model, None)
+                stepper.zero_grad()
+                model(torch.randn(8, 6, 8, generator=data)).float().square().mean().backward()
+                stepper.step()
+
+    run(tmp_path / "a"), run(tmp_path / "b", noise=2.0**-8), run(tmp_path / "c", noise=2.0**-8, change=20)
+    diff = diff_runs(tmp_path / "a", tmp_path / "b")
+    assert not diff, (diff.first.step, diff.first.label, diff.first.error, diff.first.tolerance, diff.first.why)
+    assert diff_runs(tmp_path / "a", tmp_path / "c").first.step == 20
+
+
 def test_tolerances_of_a_user_come_first(base, tmp_path):
     train(tmp_path / "b", before=at(6, scaled("3", 1.01)))
     assert diff_runs(base / "bits", tmp_path / "b", rtol=1e-6).first.step == 6

@@ -145,7 +145,7 @@ class _Comparing:
                 measured = measured.exact()
         owner = (key.site, key.rank)
         if key.kind == "param_grad":
-            self._note_cancelled(owner, measured, apart(one, two, step, kind=key.kind), one)
+            self._note_cancelled(owner, measured, apart(one, two, step, kind=key.kind), one, step)
         elif key.kind in OF_PARAMETERS and given is None:
             more = self._allowed(key, owner, one, measured.steps, step)
         elif key.kind == "grad_output" and not hists:
@@ -194,14 +194,14 @@ class _Comparing:
         module = self._a.module_of(key.site, key.kind)
         self._drifts.setdefault((module, key.rank), []).append((steps, np.cumsum(each)))
 
-    def _note_cancelled(self, owner: Owner, measured: Apart, own: Apart, numbers: Numbers) -> None:
+    def _note_cancelled(self, owner: Owner, measured: Apart, own: Apart, numbers: Numbers, step: float) -> None:
         """Notes how far a gradient is apart relative to itself, where all or some of it is nothing but rounding.
 
         An optimizer that divides by the size of a gradient makes steps of that.
         """
         if len(own) == len(measured) and len(own):
             units = np.where(~own.by_bits & (own.unit > GROWTH * measured.unit), GROWTH * own.unit, 0.0)
-            noise = share_of_noise(numbers)[np.searchsorted(numbers.steps, own.steps)]
+            noise = share_of_noise(numbers, step)[np.searchsorted(numbers.steps, own.steps)]
             units = np.maximum(units, GROWTH * np.sqrt(noise))
             if units.any():
                 self._of_gradients[owner] = own.steps, np.maximum.accumulate(units)
@@ -228,7 +228,7 @@ class _Comparing:
 
 def _part_of(key: Key) -> int:
     """Of which part of a step a series is."""
-    if when(key) < WHEN["grad_output"]:
+    if when(key) < WHEN["loss"]:
         return OF_FORWARD
     return OF_BACKWARD if when(key) < WHEN["update"] else OF_WEIGHTS
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,10 @@ from hookline.histograms import Histograms
 
 Array = NDArray[Any]
 
-SMALL, NOISE = 12, 20
-"""Values so many powers of two below the largest are small, and rounding: which bins they are in tells nothing."""
+SMALL = 12
+"""Values so many powers of two below the largest are small: which bins they are in tells nothing."""
+CLEAR = 3
+"""A value is more than rounding if it is so many powers of two above the step of its dtype at the largest."""
 
 
 def absmax(numbers: Numbers) -> Array:
@@ -39,11 +42,11 @@ def moved(one: Histograms, other: Histograms, largest: Array) -> Array:
     return np.where(has_both, found, 0.0)
 
 
-def share_of_noise(numbers: Numbers) -> Array:
+def share_of_noise(numbers: Numbers, step: float) -> Array:
     """The share of values over the steps that are not 0, and beside the largest no more than rounding."""
     if numbers.hists is None:
         return np.zeros(len(numbers.steps))
-    lowest = _lowest(absmax(numbers), NOISE)
+    lowest = _lowest(absmax(numbers), round(-math.log2(step)) - CLEAR)
     hists = numbers.hists
     rows = np.repeat(np.arange(len(hists.lengths)), np.maximum(hists.lengths, 0))
     size = np.abs(hists.bins.astype(np.int64) - bins.ZERO)

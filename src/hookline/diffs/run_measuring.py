@@ -146,12 +146,12 @@ def apart(
 def rounding(step: float, count: float) -> float:
     """By how much rounding may change an average of so many values, relative to their size.
 
-    Halves are summed up in a larger dtype: what is left is one rounding.
+    Halves are summed up in a larger dtype: what is left is the rounding of what goes in and of what comes out.
 
-    >>> rounding(2.0**-23, 100) == 18 * 2.0**-23, rounding(2.0**-7, 100) == 2.0**-7
+    >>> rounding(2.0**-23, 100) == 18 * 2.0**-23, rounding(2.0**-7, 100) == 2 * 2.0**-7
     (True, True)
     """
-    return step * (LEAST + min(math.sqrt(count), MOST)) if step <= SINGLE else step
+    return step * (LEAST + min(math.sqrt(count), MOST)) if step <= SINGLE else 2 * step
 
 
 def step_seen(numbers: Numbers) -> float:
@@ -230,7 +230,9 @@ def _grow(found: Sequence[tuple[int, Apart, Array | None]], allowed: list[Array]
                 came[part] = max(came.get(part, 0.0), GROWTH * max(came[OF_FORWARD], grown[OF_FORWARD]))
             if part == OF_WEIGHTS:
                 came[part] = max(came[part], GROWTH * max(came[OF_BACKWARD], grown[OF_BACKWARD]))
-            np.maximum.at(bound, rows, came[part])
+            bound[rows] = np.maximum(bound[rows], came[part])
+            if (unit[rows] > bound[rows]).any():
+                _hand_on(rows, unit, bound, counts_on)
             if part in grown:
                 mild = rows[(unit[rows] <= bound[rows]) & counts_on[rows]]
                 grown[part] = max(grown[part], float(unit[mild].max(initial=0.0)))
@@ -239,6 +241,15 @@ def _grow(found: Sequence[tuple[int, Apart, Array | None]], allowed: list[Array]
         size = len(found[place][1])
         allowed[place][:] = bound[at : at + size]
         at += size
+
+
+def _hand_on(rows: Array, unit: Array, bound: Array, counts_on: Array) -> None:
+    """Adds what each place of a step may have got from those before it: a dtype that is shorter rounds more."""
+    largest = 0.0
+    for row in rows.tolist():
+        bound[row] = max(bound[row], GROWTH * largest)
+        if counts_on[row] and unit[row] <= bound[row]:
+            largest = max(largest, float(unit[row]))
 
 
 def _gaps(a: Numbers, b: Numbers, floor: Array | None, hists: bool) -> tuple[Array, Array]:
