@@ -13,6 +13,7 @@ from hookline.diffs import found
 from hookline.diffs.aligning import align
 from hookline.diffs.births import Birth, births
 from hookline.diffs.causes import causes_at, is_of_framework
+from hookline.diffs.following import Way
 from hookline.diffs.found import Cause, SiteDiff
 from hookline.diffs.live import Live
 from hookline.diffs.mapping import Map
@@ -23,7 +24,7 @@ from hookline.diffs.reading import FORWARD, Key, Side
 from hookline.diffs.result import Diff
 from hookline.diffs.stating import caller_of, first_place, with_estimates, with_sources, with_unmatched
 from hookline.diffs.tolerance import Given, Noise, Tolerance
-from hookline.diffs.ways import Isolated, Randomness, Shaken, Shaker, floor_of
+from hookline.diffs.ways import Isolated, Measured, Randomness, Shaken, Shaker, floor_of
 from hookline.errors import HooklineError
 
 MOST = 0.5
@@ -73,13 +74,18 @@ class Study:
         self.forwards.append("B")
         return Pair(a, b, align(a.entries(), b.entries(), self.map), self.map)
 
-    def _again(self, pair: Pair, recording: Side) -> Noise:
-        own = align(pair.a.entries(), recording.entries())
-        return noise_of(Pair(pair.a, recording, own))
+    def _noise(self, pair: Pair, way: Way) -> Noise:
+        """How far a run of A whose calls go the way is from the recorded one."""
+        if self.a.loss is None:
+            measured = Measured(self.a.backend, pair.a, way)
+            self.a.run(measured, pair.a.sites)
+            return measured.noise
+        recorded = Side(self.a.record(way, pair.a.sites), self.a.types)  # gradients come when all is over
+        return noise_of(Pair(pair.a, recorded, align(pair.a.entries(), recorded.entries())))
 
     def _against_itself(self, pair: Pair) -> Noise:
         randomness = Randomness(self.a.backend) if self.a.draws else None
-        noise = self._again(pair, Side(self.a.record(randomness), self.a.types))
+        noise = self._noise(pair, randomness or Way())
         self.forwards.append("A again")
         if randomness is not None:
             self.states = dict(randomness.states)
@@ -90,10 +96,9 @@ class Study:
         return noise
 
     def _shaken(self, pair: Pair, step: str) -> Noise:
-        way = Shaken(Shaker(self.a.backend, step_of(step)), _innermost(pair.a.sites))
-        recording = self.a.record(way, pair.a.sites)
+        noise = self._noise(pair, Shaken(Shaker(self.a.backend, step_of(step)), _innermost(pair.a.sites)))
         self.forwards.append("A with its values moved by one rounding")
-        return self._again(pair, Side(recording, self.a.types))
+        return noise
 
     def _isolated(self, pair: Pair, step: str) -> list[Birth] | None:
         """What each call adds; None where the models can't be run that way."""

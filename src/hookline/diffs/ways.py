@@ -14,7 +14,7 @@ from hookline.backends.protocol import Backend
 from hookline.diffs.calling import calling_line
 from hookline.diffs.following import Leaves, Visit, Way
 from hookline.diffs.measures import Apart, apart, step_of
-from hookline.diffs.reading import Key, Side, matched
+from hookline.diffs.reading import Key, Leaf, Side, matched
 from hookline.diffs.tolerance import Noise
 from hookline.trees import leaves as leaves_in
 
@@ -69,6 +69,34 @@ class Shaken(Way):
 
     def leaving(self, visit: Visit, leaves: Leaves) -> Sequence[Any] | None:
         return [self._shake(leaf.tensor) for leaf in leaves] if visit in self._whole else None
+
+
+@dataclass
+class Measured(Way):
+    """How far a run of the reference's own model is from the reference; each call goes the `inner` way as well."""
+
+    backend: Backend
+    reference: Side
+    inner: Way = field(default_factory=Way)
+    noise: Noise = field(default_factory=Noise)
+
+    def arriving(self, visit: Visit, leaves: Leaves) -> Sequence[Any] | None:
+        return self._measured(Key(visit.site, "input", visit.call), leaves, self.inner.arriving(visit, leaves))
+
+    def leaving(self, visit: Visit, leaves: Leaves) -> Sequence[Any] | None:
+        return self._measured(Key(visit.site, "output", visit.call), leaves, self.inner.leaving(visit, leaves))
+
+    def _measured(self, key: Key, leaves: Leaves, new: Sequence[Any] | None) -> Sequence[Any] | None:
+        if key.call < len(self.reference.calls(key.site)):
+            wanted = self.reference.leaves(key)
+            given = (
+                leaves if new is None else [Leaf(leaf.path, one) for leaf, one in zip(leaves, new, strict=True)]
+            )
+            for at, there in matched(wanted, given):
+                if not _misfit(wanted[at].tensor, given[there].tensor):
+                    gap = apart(self.reference.array(wanted[at]), self.backend.host(given[there].tensor))
+                    self.noise.note(key, at, gap)
+        return new
 
 
 @dataclass(frozen=True)
