@@ -10,9 +10,9 @@ from functools import cache
 from pathlib import Path
 
 HERE = Path(__file__).parent
-SETS = ("tuning", "held-out", "second")
+SETS = ("tuning", "held-out", "second", "third")
 """Rules may be tuned on programs of the first; nobody looks at the others while rules are written. The programs of
-"second" are by someone who had not seen the rules."""
+"second" and "third" are each by someone who had not seen the rules."""
 PROOFS = ("metric", "weights")
 
 

@@ -23,6 +23,7 @@ def page_of(scores: Sequence[Score], repaired: Sequence[Score]) -> str:
     tuning = [one for one in scores if one.label.set == "tuning"]
     held = [one for one in scores if one.label.set == "held-out"]
     second = [one for one in scores if one.label.set == "second"]
+    third = [one for one in scores if one.label.set == "third"]
     changed = [one.label.name for one in [*scores, *repaired] if not one.same]
     intro = INTRO.read_text().format(
         date=datetime.date.today().isoformat(),
@@ -45,6 +46,8 @@ def page_of(scores: Sequence[Score], repaired: Sequence[Score]) -> str:
     ]
     if second:
         tables.insert(0, _programs("The second set, by someone who had not seen the rules", second))
+    if third:
+        tables.insert(0, _programs("The third set, by someone else who had not seen the rules", third))
     return intro + "\n".join(tables) + "\n" + PUBLISHED.read_text()
 
 
