@@ -73,7 +73,14 @@ def diff(
         return _diff_recordings(one, two, _name(a), _name(b), chosen, rtol, atol)
     if isinstance(one, Run) and isinstance(two, Run):
         every = None if isinstance(where, str) and where == "**" else where
-        return diff_runs(one, two, map=chosen, where=every, rtol=rtol, atol=atol)
+        return diff_runs(
+            one if one is a else one.path,
+            two if two is b else two.path,
+            map=chosen,
+            where=every,
+            rtol=rtol,
+            atol=atol,
+        )
     raise InvalidArgument(
         f"diff: expected two of a kind, got {_kind(one)} and {_kind(two)}. Compare two models with inputs, two "
         "recordings, or two runs."
@@ -140,7 +147,10 @@ def _opened(side: Any, which: str) -> Any:
         return side.recording
     if isinstance(side, (str, Path)):
         path = Path(side)
-        return load_recording(path) if path.is_file() else open_run(path)
+        if path.is_file():
+            return load_recording(path)
+        with open_run(path) as run:  # whether it is one; who compares opens it for itself
+            return run
     if hasattr(side, "named_modules") or callable(side):
         raise InvalidArgument(
             f"diff: the {which} side is a {type(side).__name__} without inputs: expected (model, inputs), or give "

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from hookline.diffs.found import SiteDiff
     from hookline.diffs.result import Diff
 
+STORED = ("bits", "stat")
+"""The metrics of places of a run, which have a step."""
 ROWS = 10
 UNMATCHED = 8
 
@@ -22,7 +24,8 @@ def sentence(diff: Diff) -> str:
     if first is None:
         bound = f"to within {diff.bound:.2g} of each tensor's scale" if diff.bound else "to the bit"
         return f"The same, {bound} ({compared})."
-    where = f"{first.label}{f' at step {first.step:,}' if first.step else ''}"
+    is_run = first.metric in STORED
+    where = f"{first.label}{f' at step {first.step:,}' if is_run else ''}"
     if first.verdict in (found.MISSING, found.EXTRA, found.CALLS, found.REORDERED):
         return f"Different, first at {where}: {first.why} ({compared})."
     return f"Different, first at {where}: {born(first)} ({compared})."
@@ -68,7 +71,9 @@ def _first(first: SiteDiff) -> list[str]:
     lines = []
     if first.why:
         lines.append(f"  why: {first.why}")
-    if first.verdict in (found.DIFFERENT, found.SHAPE):
+    if first.metric == "bits":
+        lines.append(f"  error: other bits; statistics differ by {number(first.error)}")
+    elif first.verdict in (found.DIFFERENT, found.SHAPE):
         unit = {"max_rel": "of the largest number", "l2_rel": "of the norm"}.get(first.metric, "")
         added = f"; it adds {number(first.added)}" if first.added is not None else ""
         error = f"{number(first.error)} {unit}".rstrip()
