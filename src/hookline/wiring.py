@@ -37,6 +37,8 @@ class Parameter:
     dtype: str = ""
     trainable: bool = True
     """requires_grad, when it was first seen; later ones are changes."""
+    fresh: bool | None = None
+    """Of a frozen one: whether it is as its layer drew it, and nobody has trained or loaded it; None of others."""
     groups: list[str] = field(default_factory=list)
     """Where optimizers hold it: "0/1" is group 1 of optimizer 0. Empty: none does."""
     steps: int = 0
@@ -127,10 +129,14 @@ class Look:
     """Operators outside of the model that are infinite somewhere, or whose slope is: log, sqrt, a division."""
     activations: list[Place] = field(default_factory=list)
     """Activations that are functions: `module` is whose output goes into one, `what` the module it runs in."""
+    padding: list[Place] = field(default_factory=list)
+    """Embeddings whose padding index is not what pads."""
     divided: bool | None = None
     """Whether the loss was divided by a number last of all, as it is for gradient accumulation."""
     operators: list[str] = field(default_factory=list)
     """The last operators of the loss, its own first."""
+    is_overlap: bool = False
+    """Whether the loss is a score that is large where output and target agree: Dice, IoU."""
 
 
 @dataclass

@@ -38,6 +38,8 @@ class Walked:
     """Whether the graph shows all: no part of it runs code that it does not show, and it was walked to its end."""
     divided: bool | None = None
     operators: list[str] = field(default_factory=list)
+    is_overlap: bool = False
+    """Whether it is a score that is large where two agree: Dice, IoU."""
 
 
 class Cut(NamedTuple):
@@ -55,6 +57,7 @@ class OperatorLook(Protocol):
     dropped: list[Place]
     risky: list[Place]
     activations: list[Place]
+    padding: list[Place]
 
     def start(self, inputs: Tree = None, *, evaluating: bool = False) -> None:
         """Operators are seen from now on, in this thread; `inputs` came into the model.

@@ -72,7 +72,10 @@ FOLLOWS: Mapping[str, tuple[tuple[Near, tuple[str, ...]], ...]] = {
     "loss_broadcast": ((anywhere, ("constant_output", *LOSS)),),
     "double_softmax": ((anywhere, ("vanishing", "saturated", *LOSS)),),
     "loss_sign": ((anywhere, ("saturated", "dead_units", "vanishing", "still", *WILD, *LOSS)),),
-    "mode_changed": ((same, ("norm_not_updating", "dropout_in_eval")),),
+    "mode_changed": (
+        (same, ("norm_not_updating", "dropout_in_eval")),
+        (anywhere, ("dead_units", "saturated", "vanishing", *WILD, *LOSS)),
+    ),
     "requires_grad_changed": ((same, ("no_gradient", "still", "vanishing")), (anywhere, LOSS)),
     "not_in_optimizer": ((same, (*IDLE, "never_called")), (anywhere, LOSS)),
     "no_gradient": ((before, ("no_gradient", *IDLE)), (anywhere, LOSS)),
@@ -80,6 +83,8 @@ FOLLOWS: Mapping[str, tuple[tuple[Near, tuple[str, ...]], ...]] = {
     "input_scale": (
         (anywhere, ("dead_units", "saturated", "constant_output", "vanishing", "still", *WILD, *LOSS)),
     ),
+    "input_padding": ((anywhere, LOSS),),
+    "frozen_fresh": ((anywhere, LOSS),),
     "symmetric": (
         (anywhere, ("symmetric", "gradients_wiped", "no_gradient", *IDLE, "constant_output", "dead_units", *LOSS)),
     ),

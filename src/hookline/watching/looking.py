@@ -209,6 +209,7 @@ class Looking:
             step,
             divided=True if True in divided else None if None in divided else False,
             operators=walked[0].operators,
+            is_overlap=walked[0].is_overlap,
         )
         self._wiring.looks.append(look)
         for name, tensor in params.items():
@@ -227,6 +228,7 @@ class Looking:
         if operators is not None:
             look.broadcast, look.double_softmax = operators.broadcast, operators.double_softmax
             look.risky, look.activations = operators.risky, operators.activations
+            look.padding = operators.padding
         for name, tensor in params.items():
             if self._wiring.params[name].in_loss is False and self._source.is_trainable(tensor):
                 self._note_cut(name, tensor, outputs, operators)

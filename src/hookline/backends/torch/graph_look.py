@@ -35,6 +35,11 @@ VIEWS = (
 )
 """Nodes that go where their tensor is written to in place: the graph then has the one before them."""
 SUMS = ("Sum", "Nansum")
+SHARES = ("Sigmoid", "Softmax")
+PLAIN = ("Mean", "Sum", "Add", "Mul", "Div", *VIEWS)
+"""What may come between a score of overlap and the shares that it is made of; no difference, say."""
+FAR = 16
+"""So many operators on the way to them."""
 
 
 def walked(tensors: Iterable[torch.Tensor]) -> Walked:
@@ -50,6 +55,7 @@ def walked(tensors: Iterable[torch.Tensor]) -> Walked:
     told = [_divided(node) for node in starts]
     found.divided = True if True in told else None if None in told or not told else False
     found.operators = _last_operators(starts[0]) if starts else []
+    found.is_overlap = len(starts) == 1 and _is_overlap(starts[0])
     return found
 
 
@@ -129,6 +135,42 @@ def _divided(node: Any) -> bool | None:
         if below is None:
             return False
         node = below
+    return False
+
+
+def _is_overlap(node: Any) -> bool:
+    """Whether a loss is a score of overlap, large where two agree: Dice, IoU, F1; 1 minus one is none.
+
+    It is a quotient of which both parts depend on the same probabilities, and the upper one is made by products
+    and sums of them alone.
+    """
+    for _ in range(FAR):
+        if _name(node) == "Div":
+            upper, lower = (node.next_functions[0][0], node.next_functions[-1][0])
+            is_quotient = len(node.next_functions) == 2 and upper is not None and lower is not None
+            if is_quotient:
+                return _leads_to_shares(upper, with_product=True) and _leads_to_shares(lower, with_product=False)
+        if _name(node) not in PLAIN:
+            return False
+        below = [one for one, _ in node.next_functions if one is not None]
+        if len(below) != 1:
+            return False
+        node = below[0]
+    return False
+
+
+def _leads_to_shares(node: Any, *, with_product: bool) -> bool:
+    """Whether probabilities lie below, behind sums alone, or a product of them with what has no graph as well."""
+    has_product = False
+    for _ in range(FAR):
+        name = _name(node)
+        if name in SHARES:
+            return has_product or not with_product
+        below = [one for one, _ in node.next_functions if one is not None]
+        if not below or (with_product and (name not in PLAIN or len(below) != 1)):
+            return False
+        has_product = has_product or (name == "Mul" and _number(node) is None)
+        node = below[0]
     return False
 
 

@@ -24,6 +24,7 @@ from hookline.backends.torch.activations_look import Activations
 from hookline.backends.torch.compat import QuickDispatchMode, calls_the_model
 from hookline.backends.torch.eager.attribution import current_line, is_own
 from hookline.backends.torch.graph_look import leaves_below
+from hookline.backends.torch.padding_look import Paddings
 from hookline.backends.torch.shapes_look import Shapes
 from hookline.backends.torch.softmax_look import Softmaxes
 from hookline.backends.torch.unseen import is_unseen, unseen_threads
@@ -84,9 +85,9 @@ class OperatorLook(QuickDispatchMode):
         self.dropped: list[Place] = []
         self.risky: list[Place] = []
         self._shapes, self._softmaxes = Shapes(self._place), Softmaxes(self._place)
-        self._activations = Activations(self._place)
+        self._activations, self._paddings = Activations(self._place), Paddings(self._place)
         self.broadcast, self.double_softmax = self._shapes.found, self._softmaxes.found
-        self.activations = self._activations.found
+        self.activations, self.padding = self._activations.found, self._paddings.found
         self._open = False
         self._thread = 0
         self._count = 0
@@ -160,6 +161,7 @@ class OperatorLook(QuickDispatchMode):
         self._shapes.see(name, taken, made)
         self._softmaxes.see(name, args, taken, made)
         self._activations.see(name, taken, made)
+        self._paddings.see(name, args)
 
     def module_ended(self, name: str, output: Any) -> None:
         """The module of that name has put out these tensors."""

@@ -20,6 +20,7 @@ from torch.optim.optimizer import Optimizer, register_optimizer_step_pre_hook
 from hookline.backends.torch import compat, graph_look, spreads
 from hookline.backends.torch.compat import BEFORE_STEP, note_hook
 from hookline.backends.torch.engine import EngineRun, hear_backwards
+from hookline.backends.torch.freshness import is_fresh
 from hookline.backends.torch.losses import INSTALLED, is_of_user, leads_to, users_line
 from hookline.backends.torch.modules import walk
 from hookline.backends.torch.operator_look import OperatorLook
@@ -105,7 +106,8 @@ class TorchWiring:
     def described_parameter(self, parameter: torch.Tensor, module: str) -> Parameter:
         """What a parameter is that belongs to the module of that name."""
         dtype = str(parameter.dtype).removeprefix("torch.")
-        return Parameter(module, list(parameter.shape), dtype, parameter.requires_grad)
+        fresh = None if parameter.requires_grad else is_fresh(parameter)
+        return Parameter(module, list(parameter.shape), dtype, parameter.requires_grad, fresh)
 
     def is_trainable(self, parameter: torch.Tensor) -> bool:
         return parameter.requires_grad

@@ -17,6 +17,8 @@ EQUAL = 1e-5
 """The spread over the samples, of the size of the output: no more than the order of sums makes."""
 VARIES = 1e-2
 """The same of a layer that tells samples apart."""
+APART = 0.4
+"""The same at the start: outputs that are nearer than this have no room to fall."""
 NEAR, FALLEN, NEARER = 0.2, 0.25, 0.3
 """The spread is less than the first of the size; than the second of what it was, by the size; and than the third
 of what it was: an answer that is large beside its differences, a year say, has not come nearer."""
@@ -32,7 +34,8 @@ def collapsed(training: Training) -> Iterator[Finding]:
 
     When: at each look the outputs for all samples are equal to rounding; or the spread over the samples is at the
     last looks less than 20 % of the outputs' size and less than a quarter of what that share was at the start, and
-    it has become smaller by itself, too. Only what ends in the model's output counts: positions and queries are
+    it has become smaller by itself, too. A single number for each sample, a value say, may come to be that of all,
+    and is left out. Only what ends in the model's output counts: positions and queries are
     the same for all samples by design. Why it can be wrong: the right answer hardly depends on the input.
     """
     looks = {name: np.asarray(one.spreads) for name, one in training.wiring.modules.items() if one.spreads}
@@ -47,7 +50,7 @@ def collapsed(training: Training) -> Iterator[Finding]:
             site = _first(training, among, end, looks)
             why = "its output is the same for every sample of a batch, whatever comes in"
             yield found(site, steps[0], why, confidence=0.9, looks=len(share), share=float(share[-1]))
-        elif _has_fallen(looks[end]):
+        elif _has_fallen(looks[end]) and not _is_number(training):
             among = [name for name, one in looks.items() if _has_fallen(one)]
             site = _first(training, among, end, looks)
             first = int(np.argmax(share < NEAR))
@@ -69,9 +72,16 @@ def _has_fallen(look: Array) -> bool:
     now = slice(-LAST, None)
     return bool(
         (share[now] < NEAR).all()
+        and share[:LAST].max() > APART
         and share[now].max() < FALLEN * share[:LAST].max()
         and spread[now].max() < NEARER * spread[:LAST].max()
     )
+
+
+def _is_number(training: Training) -> bool:
+    """Whether the last layer has one unit."""
+    matrices = [(training.place(name), one.shape) for name, one in training.wiring.params.items() if one.shape[1:]]
+    return bool(matrices) and max(matrices, key=lambda pair: pair[0])[1][0] == 1
 
 
 def _first(training: Training, among: list[str], end: str, looks: dict[str, Array]) -> str:

@@ -23,6 +23,8 @@ LONG, NEARLY_ALL, BARELY = 30, 0.95, 1e-5
 """Records, the share of them at which the rate rises, and what a step changes of the weights' size."""
 TAKEN = 0.02
 """The share of the weights that weight decay takes at a step."""
+COUPLED = 0.5
+"""Weight decay of an optimizer that takes it for a part of the gradient: more than any gradient is beside it."""
 SHRINKING = ("SGD", "AdamW", "Lion", "Muon", "NAdam")
 JUMP, SETTLED = 10.0, 0.1
 """So many times as large from one record to the next, from a rate that was this share of the largest or more."""
@@ -129,10 +131,14 @@ def decay_large(training: Training) -> Iterator[Finding]:
     """Weight decay takes away more of the weights at each step than gradients can give.
 
     When: the learning rate times the weight decay is 0.02 or more, over the last records, in an optimizer that
-    takes that share of the weights (SGD, AdamW and the like). Why it can be wrong: a schedule is at its peak.
+    takes that share of the weights (SGD, AdamW and the like); or weight decay is 0.5 or more in one that adds it
+    to the gradient and divides by its size (Adam). Why it can be wrong: a schedule is at its peak.
     """
-    decoupled = [one.type for one in training.wiring.optimizers]
-    if not decoupled or not all(one.startswith(SHRINKING) for one in decoupled):
+    kinds = [one.type for one in training.wiring.optimizers]
+    if kinds and not all(one.startswith(SHRINKING) for one in kinds):
+        yield from _coupled_decay(training)
+        return
+    if not kinds:
         return
     for name, decay in training.scalars.items():
         kind, _, number = name.partition("/")
@@ -154,6 +160,16 @@ def decay_large(training: Training) -> Iterator[Finding]:
             site, int(rate.steps[first]), why, confidence=0.9, rows=[(name, "scalar")], share=recent(share)
         )
         return
+
+
+def _coupled_decay(training: Training) -> Iterator[Finding]:
+    for name, decay in training.scalars.items():
+        one = training.wiring.optimizers[0]
+        if name == "weight_decay" and one.type == "Adam" and len(training.wiring.optimizers) == 1:
+            much = recent(decay.values)
+            if len(decay.values) >= ENOUGH and much >= COUPLED:
+                why = f"weight decay of {much:.2g} is a part of Adam's gradient, and all that is left of it"
+                yield found("", int(decay.steps[0]), why, confidence=0.8, rows=[(name, "scalar")], decay=much)
 
 
 @rule(

@@ -36,26 +36,32 @@ BETTER, FALLS = 0.98, -0.3
 def lr_small(training: Training) -> Iterator[Finding]:
     """The learning rate is so small that the training can't get anywhere.
 
-    When: over thirty records a schedule never lets it come above a fiftieth of the rate that the optimizer was
+    When: over thirty records a schedule never lets any come above a fiftieth of the rate that the optimizer was
     made with, though that is a usual one, and it is past its warm-up; or over fifty records all steps together
     change weights by less than a thousandth of their size, the rate is 0.00001 or less (SGD: 0.0001), and the loss
     stands still; or by a tenth of that. Why it can be wrong: a model that was trained before is to change that
     little.
     """
-    for name, initial, kind in _groups(training):
-        rate = training.scalars.get(name)
-        if rate is None or len(rate.values) < ENOUGH or not 0 < initial <= _of(USUAL, kind):
-            continue
-        largest = float(np.max(rate.values))
-        if 0 < largest < OF_IT * initial and np.argmax(rate.values) < RISING * len(rate.values):
-            why = (
-                f"the learning rate is {largest:.2g} at most, while the optimizer was made with {initial:.2g}: "
-                f"the schedule takes away all but a {initial / largest:,.0f}th of it"
-            )
-            step = int(rate.steps[0])
-            yield found("", step, why, confidence=0.8, rows=[(name, "scalar")], lr=largest, initial_lr=initial)
-            return
+    groups = [(training.scalars.get(name), initial, kind) for name, initial, kind in _groups(training)]
+    if groups and all(rate is not None and _is_scaled_away(rate, initial, kind) for rate, initial, kind in groups):
+        rate, initial, _ = groups[0]
+        assert rate is not None
+        largest, step = float(np.max(rate.values)), int(rate.steps[0])
+        why = (
+            f"the learning rate is {largest:.2g} at most, while the optimizer was made with {initial:.2g}: "
+            f"the schedule takes away all but a {initial / largest:,.0f}th of it"
+        )
+        yield found("", step, why, confidence=0.8, rows=[("lr", "scalar")], lr=largest, initial_lr=initial)
+        return
     yield from _without_moving(training)
+
+
+def _is_scaled_away(rate: Scalar, initial: float, kind: str) -> bool:
+    """Whether a schedule that is past its warm-up leaves next to nothing of a usual rate."""
+    if len(rate.values) < ENOUGH or not 0 < initial <= _of(USUAL, kind):
+        return False
+    past = np.argmax(rate.values) < RISING * len(rate.values)
+    return bool(past and 0 < np.max(rate.values) < OF_IT * initial)
 
 
 def _without_moving(training: Training) -> Iterator[Finding]:

@@ -19,6 +19,8 @@ LARGE = 0.3
 ENOUGH, LONG = 5, 10
 FALLEN, FLAT = 0.5, 1e-3
 """Of the loss at the start, and of the largest gradient: what is below both is at a minimum."""
+BETTER = 0.95
+"""Of the first loss."""
 DECAYED = 0.01
 """Of the largest learning rate: a schedule has come to its end."""
 
@@ -110,7 +112,8 @@ def update_ratio(training: Training) -> Iterator[Finding]:
     """Steps change weights by far too much, or by next to nothing.
 
     When: over the last ten records, a step changes the weights of the median layer by 30 % of their size or
-    more; or one layer so, and 30 times as much as the others. Too little: by less than a millionth, all layers,
+    more; or one layer so, and 30 times as much as the others; or it did so at the first five records, and the loss
+    is no better in the end than at the first. Too little: by less than a millionth, all layers,
     while the learning rate is not at the end of a schedule. Why it can be wrong: weights that are zero at the
     start change by a lot at first; small weights and rows of embeddings do so for longer.
     """
@@ -134,6 +137,14 @@ def update_ratio(training: Training) -> Iterator[Finding]:
         why = f"a step changes the weights by {middle:.0%} of their size: what was learnt is lost at once"
         yield found("", one.steps[first], why, confidence=0.8, rows=rows, ratio=middle, too="large")
         return
+    at_first = float(np.median([np.median(_ratio(one, 0.0)[:ENOUGH]) for one in matrices.values()]))
+    if at_first >= LARGE and _is_no_better(training):
+        first = min(int(one.steps[0]) for one in matrices.values())
+        why = (
+            f"the first steps change the weights by {at_first:.0%} of their size, and the loss is no better since"
+        )
+        yield found("", first, why, confidence=0.8, rows=rows, ratio=at_first, too="large")
+        return
     for site, one in matrices.items():
         ratio = _ratio(one, 0.0)
         others = [value for other, value in now.items() if other != site]
@@ -156,6 +167,14 @@ def update_ratio(training: Training) -> Iterator[Finding]:
             f"a step changes the weights by {max(now.values()):.1g} of their size: it would take millions of steps"
         )
         yield found("", first, why, confidence=0.7, rows=rows, ratio=max(now.values()), too="small")
+
+
+def _is_no_better(training: Training) -> bool:
+    """Whether the loss of the last records is that of the first one, or higher."""
+    loss = training.scalars.get("loss")
+    if loss is None or len(loss.values) < LONG or loss.values[0] <= 0:
+        return False
+    return not recent(loss.values) < BETTER * loss.values[0]
 
 
 def _is_matrix(training: Training, one: Seen) -> bool:
