@@ -9,12 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-
-from hookline.backends.nouns import Module, Tensor
 
 Array = NDArray[Any]
 
@@ -41,16 +39,6 @@ class Form:
 
 Forms = Mapping[str, tuple[Form, ...]]
 """By the name that a module has for a weight: how it is kept. Nothing for one that is not."""
-
-
-class Carrying(Protocol):
-    """What a backend tells of weights that go from one framework to another."""
-
-    def forms_of(self, module: Module) -> Forms:
-        """How a module's own weights are kept in a neutral file; those that it does not name, as they are."""
-
-    def write_weight(self, tensor: Tensor, data: Tensor) -> None:
-        """Has a parameter or buffer hold other numbers."""
 
 
 def last_first(kernel: Array) -> Array:

@@ -9,17 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Protocol
-
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any, Protocol
 
 from hookline.backends.capabilities import Framework
+from hookline.backends.carrying import Carrying
 from hookline.backends.facts import ModuleFact, RunFacts
 from hookline.backends.gate import Gate
 from hookline.backends.hearing import HeardLoss as HeardLoss
 from hookline.backends.hearing import Hearing as Hearing
 from hookline.backends.hearing import NumbersListener as NumbersListener
-from hookline.backends.neutral import Carrying
 from hookline.backends.nouns import Address as Address
 from hookline.backends.nouns import GradSink as GradSink
 from hookline.backends.nouns import JointSink as JointSink
@@ -45,6 +43,9 @@ from hookline.backends.tap import Undo as Undo
 from hookline.backends.undoing import Undoing
 from hookline.backends.weights import HeldWeight as HeldWeight
 from hookline.backends.wired import Wires
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray  # a script that is launched may not want it
 
 
 class Trees(Protocol):
