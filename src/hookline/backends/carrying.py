@@ -9,9 +9,6 @@ from hookline.backends.nouns import Module, Tensor
 if TYPE_CHECKING:
     from hookline.backends.neutral import Forms  # numpy, which a script that is launched may not want
 
-if TYPE_CHECKING:
-    pass  # numpy, which a script that is launched may not want
-
 
 class Carrying(Protocol):
     """What a backend tells of weights that go from one framework to another."""
