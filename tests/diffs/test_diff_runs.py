@@ -559,12 +559,14 @@ def test_a_resumed_run_is_one(base, tmp_path):
 
 def test_a_killed_run_is_compared_as_far_as_it_goes(base, tmp_path):
     code = """
-        import sys, time
+        import sys, time, torch
         from tests.diffs.test_diff_runs import train
+        torch.set_num_threads(int(sys.argv[2]))  # with others, sums round otherwise
         train(sys.argv[1], steps=10, before=lambda step, model, x: time.sleep(60) if step == 7 else None)
         """
     process = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(code), str(tmp_path / "b")], env={**os.environ, "PYTHONPATH": "."}
+        [sys.executable, "-c", textwrap.dedent(code), str(tmp_path / "b"), str(torch.get_num_threads())],
+        env={**os.environ, "PYTHONPATH": "."},
     )
     try:
         until = time.monotonic() + 60
