@@ -287,3 +287,27 @@ def test_a_padding_index_that_is_a_word_is_told(padding, data, expected):
             optimizer.step()
     found = [(one.rule, one.site) for one in hookline.diagnose(watch) if one.severity != "note"]
     assert found == expected
+
+
+# Gains that begin with ones
+
+
+class Conditional(nn.Module):
+    """A norm whose gain is looked up: its rows are alike at the start, on purpose."""
+
+    def __init__(self, fault):
+        super().__init__()
+        self.first, self.norm, self.last = nn.Linear(12, 32), nn.BatchNorm1d(32, affine=False), nn.Linear(32, 4)
+        self.gain = nn.Embedding(3, 32)
+        nn.init.ones_(self.gain.weight)
+        if fault:
+            nn.init.constant_(self.first.weight, 0.1)
+
+    def forward(self, x):
+        which = (x[:, 0] > 0).long() + (x[:, 1] > 0).long()
+        return self.last(F.relu(self.norm(self.first(x)) * self.gain(which)))
+
+
+@pytest.mark.parametrize(("fault", "expected"), [(True, [("symmetric", "first.weight")]), (False, [])])
+def test_rows_that_are_looked_up_may_begin_alike_and_those_of_a_layer_may_not(fault, expected):
+    assert told(Conditional(fault))[: len(expected) or None] == expected

@@ -163,15 +163,18 @@ def symmetric(training: Training) -> Iterator[Finding]:
     """All weights of a layer are one and the same number: its units do the same and learn the same.
 
     When: the first record of a weight matrix that gets gradients has a standard deviation of 0 and is not zero;
-    or it is zero and stays so. Zero at the start alone is healthy: the last layer of a branch, LoRA's B. Why it
-    can be wrong: a layer that averages on purpose, and is trained.
+    or it is zero and stays so. Zero at the start alone is healthy: the last layer of a branch, LoRA's B. So are
+    equal rows of an embedding, the gains of a conditional norm: each is looked up by itself and gets a gradient of
+    its own. Why it can be wrong: a layer that averages on purpose, and is trained.
     """
     trained = {one.site for one in training.curves("param_grad")}
     shapes = training.wiring.params
     for one in training.curves("param"):
         dims = len(shapes[one.site].shape) if one.site in shapes else 2 if one.site.endswith("weight") else 1
         kind = training.type_of(one.site)
-        if one.site not in trained or dims < 2 or "Norm" in kind or one.stats["count"][0] < 4:
+        if one.site not in trained or dims < 2 or one.stats["count"][0] < 4:
+            continue
+        if "Norm" in kind or kind.startswith("Embedding"):
             continue
         same = one.stats["std"] <= 1e-7 * one.stats["absmax"]
         if not same[0] or (shapes and one.site not in shapes):
