@@ -137,6 +137,26 @@ def test_numbers_that_are_handed_over_are_the_callers():
     assert not hookline.diff(Caller(2), Caller(width=2), X)
 
 
+def test_structures_that_lead_back_to_themselves():
+    class Linked(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer, self.pick = nn.Linear(4, 4), Picked()
+
+        def forward(self, x):
+            ring = [self.layer(x)]
+            ring.append(ring)
+            return self.pick(ring)["first"]
+
+    class Picked(nn.Module):
+        def forward(self, ring):
+            return {"first": ring[1][0] * 2, "ring": ring}
+
+    model = Linked()
+    assert not hookline.diff(model, copy.deepcopy(model), X)
+    assert hookline.diff(model, scaled(model, "layer.weight"), X).first.site == "layer"
+
+
 def test_a_mask_of_the_smallest_numbers_is_the_same_in_other_dtypes():
     model = Masked()
     assert not hookline.diff((model, X), (copy.deepcopy(model).double(), X.double()))

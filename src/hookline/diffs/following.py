@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from hookline.backends.protocol import Backend, FunctionTap, Label, Model, Module, Needs, Placement, Rank
 from hookline.backends.undoing import Undoing
+from hookline.branches import inside
 from hookline.diffs.reading import Leaf, leaves_of
 from hookline.hooks.select import ModuleTree
 from hookline.hooks.session import Session
@@ -105,14 +106,17 @@ class _Follower:
         return leaves_of(tree, self._backend.tensor)
 
 
-def _refilled(tree: Any, new: Iterator[Any], kind: type) -> Any:
+def _refilled(tree: Any, new: Iterator[Any], kind: type, above: tuple[int, ...] = ()) -> Any:
     """A structure with other tensors. Dicts and lists stay the objects they are: a cache is filled by its user."""
     if isinstance(tree, kind):
         return next(new)
+    if inside(tree, above) is None:  # a leaf, or something that leads back to itself
+        return tree
+    below = (*above, id(tree))
     if type(tree) is tuple:
-        return tuple(_refilled(child, new, kind) for child in tree)
+        return tuple(_refilled(child, new, kind, below) for child in tree)
     if type(tree) in (dict, list):
         for key in list(tree) if type(tree) is dict else range(len(tree)):
-            tree[key] = _refilled(tree[key], new, kind)
+            tree[key] = _refilled(tree[key], new, kind, below)
         return tree
     return map_leaves(lambda old: next(new), tree, kind)
