@@ -9,8 +9,9 @@ import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
-from hookline.backends.torch.fakes.standins import borrow, keep_attributes
+from hookline.backends.torch.fakes.standins import borrow, has_lazy, keep_attributes
 from hookline.backends.undoing import Undoing
+from hookline.errors import InvalidArgument
 from hookline.trees import leaves
 
 
@@ -32,7 +33,15 @@ def guard(undoing: Undoing, model: nn.Module, *, weights: bool) -> None:
 
 
 def keep_as_it_is(undoing: Undoing, model: nn.Module) -> None:
-    """The same for a run as users do it, compiled code included; gradients of parameters begin at None."""
+    """The same for a run as users do it, compiled code included; gradients of parameters begin at None.
+
+    InvalidArgument where a first call would change the model for good.
+    """
+    if has_lazy(model):
+        kind = type(model).__name__
+        raise InvalidArgument(
+            f"the {kind} has lazy modules, which become others at their first call. Call it once before."
+        )
     keep_attributes(undoing, model)
     _keep_tensors(undoing, model, weights=False)
     for parameter in model.parameters():
