@@ -45,6 +45,28 @@ class Direct(nn.Module):
         return self.layer.forward(x)
 
 
+class Threaded(nn.Module):
+    """Runs its parts in threads of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(4, 4), nn.Sequential(nn.Linear(4, 4), nn.Tanh())
+
+    def forward(self, x):
+        outputs = {}
+
+        def run(part):
+            with torch.no_grad():
+                outputs[part] = part(x)
+
+        threads = [threading.Thread(target=run, args=(part,)) for part in (self.a, self.b)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return outputs[self.a] + outputs[self.b]
+
+
 class Manifold(nn.Module):
     """Gives structures, numbers of all kinds, and nothing."""
 
@@ -98,6 +120,7 @@ X = torch.linspace(-1, 1, 8).reshape(2, 4)
     [
         (Recursive(), "layer.weight", "layer", "weights"),
         (Direct(), "layer.weight", "", "weights"),
+        (Threaded(), "b.0.weight", "b.0", "weights"),
         (Manifold(), "layer.bias", "layer", "weights"),
         (Masked(), "layer.weight", "layer", "weights"),
         (Cached(), "layer.weight", "layer", "weights"),

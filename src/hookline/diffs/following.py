@@ -62,8 +62,9 @@ class _Follower:
 
     def __init__(self, backend: Backend, session: Session, way: Way) -> None:
         self._backend, self._session, self._way = backend, session, way
-        self._thread = threading.get_ident()
-        self._under_way: list[Visit] = []
+        self._home = threading.get_ident()
+        self._foreign = {thread.ident for thread in threading.enumerate()} - {self._home}
+        self._stacks: dict[int, list[Visit]] = {self._home: []}  # of each thread, the calls that are under way
         self._counts: dict[str, int] = {}
 
     def placements(self, site: str, module: Module) -> list[Placement]:
@@ -80,13 +81,20 @@ class _Follower:
         return [Placement(module, entrance), Placement(module, leaving)]
 
     def _is_mine(self) -> bool:
-        """Whether a call is of this run; another thread may use the model meanwhile, and gets its own values."""
-        return threading.get_ident() == self._thread and self._session.sees_this_context()
+        """Whether a call is of this run: not of a thread that was there before, which may use the model meanwhile
+        and gets its own values; threads that the model starts are its own."""
+        return threading.get_ident() not in self._foreign and self._session.sees_this_context()
+
+    def _caller(self, stack: list[Visit]) -> Visit | None:
+        """The call in which one begins; that of a thread which has none is made by who started it."""
+        above = stack or self._stacks[self._home]
+        return above[-1] if above else None
 
     def _arrive(self, site: str, args: Any, kwargs: Any) -> Any:
         number = self._counts[site] = self._counts.get(site, -1) + 1
-        visit = Visit(site, number, self._under_way[-1] if self._under_way else None)
-        self._under_way.append(visit)
+        stack = self._stacks.setdefault(threading.get_ident(), [])
+        visit = Visit(site, number, self._caller(stack))
+        stack.append(visit)
         tree = (args, kwargs)
         with self._backend.unseen():  # nothing of this is the model's, for whoever looks at its operators
             self._way.called(visit, args, kwargs)
@@ -94,12 +102,13 @@ class _Follower:
         return tree if new is None else _refilled(tree, iter(new), self._backend.tensor)
 
     def _leave(self, site: str, output: Any) -> Any:
-        while self._under_way and self._under_way[-1].site != site:
-            self._under_way.pop()  # it raised, and its caller went on
-        if not self._under_way:
+        stack = self._stacks.get(threading.get_ident(), [])
+        while stack and stack[-1].site != site:
+            stack.pop()  # it raised, and its caller went on
+        if not stack:
             return None
         with self._backend.unseen():
-            new = self._way.leaving(self._under_way.pop(), self._leaves(output))
+            new = self._way.leaving(stack.pop(), self._leaves(output))
         return None if new is None else _refilled(output, iter(new), self._backend.tensor)
 
     def _leaves(self, tree: Any) -> Leaves:
