@@ -60,8 +60,17 @@ again = Extension(
     py_limited_api=STABLE,
 )
 
+apart = Extension(
+    "hookline.diffs._apart",
+    sources=["src/hookline/diffs/_apart.c"],
+    extra_compile_args=[*FLAGS, *BARE],
+    define_macros=[("Py_LIMITED_API", "0x030B0000")] if STABLE else [],
+    optional=True,
+    py_limited_api=STABLE,
+)
+
 setup(
-    ext_modules=[kernel, direct, again],
+    ext_modules=[kernel, direct, again, apart],
     cmdclass={"build_ext": BuildLibrary},
     options={"bdist_wheel": {"py_limited_api": "cp311"}} if STABLE else {},
 )

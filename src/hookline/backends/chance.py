@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from hookline.backends.undoing import Undoing
+from hookline.backends.undoing import Noting
 
 
-def keep_chance(undoing: Undoing, holders: Iterable[Mapping[str, Any]] = ()) -> None:
+def keep_chance(undoing: Noting, holders: Iterable[Mapping[str, Any]] = ()) -> None:
     """Has Python's and NumPy's generators, and those that are values of `holders`, be put back to what they are.
 
+    >>> from hookline.backends.undoing import Undoing
     >>> random.seed(3)
     >>> with Undoing() as undoing:
     ...     keep_chance(undoing)
@@ -29,7 +30,7 @@ def keep_chance(undoing: Undoing, holders: Iterable[Mapping[str, Any]] = ()) -> 
             _keep(value, undoing)
 
 
-def _keep(value: Any, undoing: Undoing) -> None:
+def _keep(value: Any, undoing: Noting) -> None:
     """Has a generator, of whatever library, be put back to what it is."""
     if isinstance(value, random.Random):
         undoing.noted(value.setstate, value.getstate())

@@ -24,7 +24,7 @@ from hookline.backends.neutral import Forms
 from hookline.backends.nouns import Model, Module, Tensor
 from hookline.backends.operators import Operator, OpListener
 from hookline.backends.protocol import Address, HeardLoss, Label, NumbersListener
-from hookline.backends.undoing import Undoing
+from hookline.backends.undoing import Steps, Undoing
 from hookline.backends.weights import PlainWeight
 from hookline.errors import InvalidArgument, RunError
 from hookline.wiring import Place
@@ -88,10 +88,13 @@ class Defaults(Immediate):
     def dtype_of(self, tensor: Tensor) -> str:
         return str(self.host(tensor).dtype)
 
-    def keep_as_it_is(self, undoing: Undoing, model: Model) -> None:
-        keep_chance(undoing)
+    def keep_as_it_is(self, steps: Steps, model: Model) -> None:
+        keep_chance(steps)
         for weight in self.tensors_of(model).values():
-            undoing.noted(self.write_weight, weight, self.read_weight(weight))
+            steps.noted(self.write_weight, weight, self.read_weight(weight))
+
+    def put_grads_aside(self, undoing: Undoing, model: Model) -> None:
+        return None
 
     def random_state(self) -> Any:
         return None

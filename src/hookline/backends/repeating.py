@@ -6,14 +6,17 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from hookline.backends.nouns import Model, Module
-from hookline.backends.undoing import Undoing
+from hookline.backends.undoing import Steps, Undoing
 
 
 class Repeating(Protocol):
     """A model that is run several times, each time like the first; `defaults.Defaults` knows of no randomness."""
 
-    def keep_as_it_is(self, undoing: Undoing, model: Model) -> None:
-        """Until the undoing the model may be run; then it is what it was, and so is all randomness."""
+    def keep_as_it_is(self, steps: Steps, model: Model) -> None:
+        """Notes the steps after which a model that was run is what it is now, and so is all randomness."""
+
+    def put_grads_aside(self, undoing: Undoing, model: Model) -> None:
+        """Until the undoing, parameters have no gradients of their own; then they have those of now."""
 
     def random_state(self) -> Any:
         """The state of the random numbers; None where the framework has none of its own."""

@@ -22,7 +22,7 @@ from collections.abc import Callable
 from contextlib import ContextDecorator, ExitStack
 from functools import wraps
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -59,6 +59,47 @@ class Undoing(Stack):
         """Has `undo(*args)` done at the end. To be called before the deed."""
         self.callback(undo, *args)
         self.callback(undo, *args)
+
+
+class Steps:
+    """Steps that take back what a run does to a model; taken again after each of several runs.
+
+    >>> log = []
+    >>> steps = Steps(); steps.noted(log.append, "off")
+    >>> for _ in range(2):
+    ...     with Undoing() as undoing:
+    ...         steps.undone_at(undoing)
+    >>> log
+    ['off', 'off']
+    """
+
+    def __init__(self) -> None:
+        self._steps: list[tuple[Callable[..., Any], tuple[Any, ...]]] = []
+        self._is_due = False
+
+    def noted(self, undo: Callable[..., Any], *args: Any) -> None:
+        """Has `undo(*args)` be one of the steps: it leads back to what is now, and may be done again."""
+        self._steps.append((undo, args))
+
+    def undone_at(self, undoing: Undoing) -> None:
+        """Has all steps taken at the undoing."""
+        undoing.noted(self._take)
+        self._is_due = True
+
+    def _take(self) -> None:
+        """The last step first. The twin of an undoing that came to its end has nothing to do."""
+        if self._is_due:
+            with ExitStack() as stack:  # which goes on with the others where one raises
+                for undo, args in self._steps:
+                    stack.callback(undo, *args)
+            self._is_due = False
+
+
+class Noting(Protocol):
+    """What steps can be noted in: an Undoing, or Steps."""
+
+    def noted(self, undo: Callable[..., Any], *args: Any) -> None:
+        """Has `undo(*args)` done at the end, perhaps more than once."""
 
 
 class _Around(ContextDecorator, Undoing):

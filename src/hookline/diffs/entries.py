@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -18,4 +19,4 @@ class Entry:
     order: int = 0
     calls: int = 1
     shapes: tuple[tuple[int, ...], ...] = ()
-    numbers: tuple[float, ...] = ()
+    numbers: Sequence[float] = ()

@@ -199,7 +199,7 @@ def _equal(a: Sequence[Any], b: Sequence[Any]) -> NDArray[np.bool_]:
     return same
 
 
-def _close(a: Sequence[tuple[float, ...]], b: Sequence[tuple[float, ...]]) -> NDArray[np.bool_]:
+def _close(a: Sequence[Sequence[float]], b: Sequence[Sequence[float]]) -> NDArray[np.bool_]:
     """Which norms of `a` are those of which of `b`; zeros tell nothing, Inf and NaN are like nothing."""
     most = max((len(one) for side in (a, b) for one in side), default=0)
     same = _equal([len(one) for one in a], [len(one) for one in b])

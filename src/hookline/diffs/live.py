@@ -10,8 +10,10 @@ from typing import Any
 
 from hookline.backends import resolve
 from hookline.backends.protocol import Backend
-from hookline.backends.undoing import Undoing, tidied
+from hookline.backends.undoing import Steps, Undoing, tidied
 from hookline.diffs.following import Way, follow
+from hookline.diffs.reading import Side
+from hookline.diffs.sharing import SharedCopies
 from hookline.errors import InvalidArgument, Unsupported
 from hookline.hooks.select import ModuleTree
 from hookline.recording.record import record
@@ -55,9 +57,16 @@ class Live:
         """The random numbers that every run begins with."""
         return self.backend.random_state()
 
-    def record(self, way: Way | None = None, sites: list[str] | None = None) -> Recording:
+    @cached_property
+    def steps(self) -> Steps:
+        """Those that make the model what it was before its first run; they are the same after every run."""
+        steps = Steps()
+        self.backend.keep_as_it_is(steps, self.model)
+        return steps
+
+    def side(self, way: Way | None = None, sites: list[str] | None = None) -> Side:
         """A recording of one run, of a backward too if there is a loss; each call goes the way."""
-        return _recorded(self, way, sites)
+        return Side(_recorded(self, way, sites), self.types, in_memory=self.limit is None)
 
     def run(self, way: Way, sites: list[str]) -> None:
         """One forward, whose calls go the way."""
@@ -75,9 +84,10 @@ def _recorded(undoing: Undoing, live: Live, way: Way | None, sites: list[str] | 
     if way is not None:
         follow(undoing, live.backend, live.model, way, live.tree.known if sites is None else sites)
     spill = live.spill if live.limit is not None else None
-    with record(
-        live.model, live.where, inputs=True, grads=live.loss is not None, limit=live.limit, spill=spill
-    ) as recording:
+    block = record(live.model, live.where, inputs=True, grads=live.loss is not None, limit=live.limit, spill=spill)
+    if live.limit is None:
+        block.copy_by(SharedCopies(live.backend))
+    with block as recording:
         forward(undoing, live)
     live.draws = not live.backend.same_random(live.start, live.backend.random_state())
     return recording
@@ -95,7 +105,8 @@ def _ran(undoing: Undoing, live: Live, way: Way, sites: list[str]) -> None:
 def begin(undoing: Undoing, live: Live) -> None:
     """Has the model be what it is after the undoing; the random numbers are those of every run."""
     state = live.start
-    live.backend.keep_as_it_is(undoing, live.model)
+    live.steps.undone_at(undoing)
+    live.backend.put_grads_aside(undoing, live.model)
     live.backend.restore_random(state)
 
 

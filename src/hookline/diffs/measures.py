@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,11 @@ from numpy.typing import NDArray
 from hookline.diffs.found import Measure
 
 Array = NDArray[Any]
+
+if TYPE_CHECKING or find_spec("hookline.diffs._apart") is not None:
+    from hookline.diffs import _apart as in_c
+else:  # there was no compiler when hookline was installed
+    in_c = None
 
 SMALL = 1 << 16
 """Up to so many numbers are worked on in float64: it costs nothing there, and sums are exact."""
@@ -59,6 +65,9 @@ def same_bits(a: Array, b: Array) -> bool:
     """Whether two arrays have the same bytes: NaN equals itself here, and 0.0 is not -0.0."""
     if a.shape != b.shape or a.dtype != b.dtype:
         return False
+    plain = in_c.same(a, b) if in_c is not None and a.dtype.kind in "fiub" else None
+    if plain is not None:
+        return plain
     if a.dtype.kind in "fc" and a.flags.c_contiguous and b.flags.c_contiguous:
         whole = f"u{min(a.dtype.itemsize, 8)}"
         return bool(np.array_equal(a.reshape(-1).view(whole), b.reshape(-1).view(whole)))
@@ -69,6 +78,9 @@ def same_bits(a: Array, b: Array) -> bool:
 
 def scale_of(a: Array) -> Scale:
     """How large the numbers of an array are."""
+    plain = in_c and in_c.scale(_dense(a))
+    if plain and plain[0] < _endless(a):
+        return Scale(*plain)
     flat = real(a)
     if not flat.size:
         return Scale()
@@ -90,6 +102,9 @@ def apart(a: Array, b: Array) -> Apart:
     >>> apart(np.array([1.0, -3.4e38], "float32"), np.array([1.0, -3.39e38], "float32"))
     Apart(largest=0.0, norm=0.0, odd=0)
     """
+    plain = in_c and in_c.gap(*_both_dense(a, b))
+    if plain and plain[0] < NEAR_THE_END * _endless(a):
+        return Apart(*plain)
     if same_bits(a, b) or not a.size:
         return Apart()
     one, other = real(a), real(b)
@@ -105,31 +120,80 @@ def measure(a: Array, b: Array, dtypes: tuple[str, str], bound: float = 0.0) -> 
     """All that is told of two arrays of one shape; `bound` is the largest difference that is none."""
     if same_bits(a, b) or not a.size:
         return Measure(count=int(a.size))
+    if (plain := _plain_measure(a, b, dtypes, bound)) is not None:
+        return plain
     one, other = with_endless(real(a), a), with_endless(real(b), b)
     gap, _ = _gap(one, other, keep=True)
     sizes = np.abs(gap, out=gap)
     at = int(sizes.argmax())
     largest = float(sizes[at])
     scale, second = scale_of(a), scale_of(b)
-    nan = int((np.isnan(one) != np.isnan(other)).sum())
-    inf = int(((np.isinf(one) | np.isinf(other)) & (one != other)).sum())
-    product = scale.norm * second.norm
     both = np.isfinite(one) & np.isfinite(other)
     dot = float(np.dot(one, other)) if both.all() else float(np.dot(one[both], other[both]))
-    place = at // 2 if a.dtype.kind == "c" else at
     return Measure(
         max_abs=largest,
         max_rel=over(largest, scale.largest),
         l2_rel=over(_norm(gap), scale.norm),
-        cosine=min(max(dot / product, -1.0), 1.0) if product else float(scale.norm == second.norm),
+        cosine=_cosine(dot, scale, second),
         norm_ratio=over(second.norm, scale.norm),
         ulp=_steps(largest, max(abs(float(one[at])), abs(float(other[at]))), coarser(*dtypes)),
-        nan_mismatch=nan,
-        inf_mismatch=inf,
+        nan_mismatch=int((np.isnan(one) != np.isnan(other)).sum()),
+        inf_mismatch=int(((np.isinf(one) | np.isinf(other)) & (one != other)).sum()),
         beyond=float((sizes > bound).mean()),
-        index=tuple(int(i) for i in np.unravel_index(place, a.shape)),
+        index=_index(at // 2 if a.dtype.kind == "c" else at, a),
         count=int(a.size),
     )
+
+
+def _plain_measure(a: Array, b: Array, dtypes: tuple[str, str], bound: float) -> Measure | None:
+    """The same where all numbers are finite and of one dtype, without an array for each step; else None."""
+    if in_c is None or a.dtype != b.dtype:
+        return None
+    one, other = np.ascontiguousarray(a), np.ascontiguousarray(b)
+    gap = in_c.gap(one, other)
+    sizes, others = in_c.scale(one), in_c.scale(other)
+    if gap is None or sizes is None or others is None or max(sizes[0], others[0]) >= _endless(a):
+        return None
+    details = in_c.details(one, other, gap[0], bound)
+    if details is None or not math.isfinite(details[0]):
+        return None
+    scale, second = Scale(*sizes), Scale(*others)
+    dot, at, beyond = details
+    largest = max(abs(float(one.flat[at])), abs(float(other.flat[at])))
+    return Measure(
+        max_abs=gap[0],
+        max_rel=over(gap[0], scale.largest),
+        l2_rel=over(gap[1], scale.norm),
+        cosine=_cosine(dot, scale, second),
+        norm_ratio=over(second.norm, scale.norm),
+        ulp=_steps(gap[0], largest, coarser(*dtypes)),
+        beyond=beyond / a.size,
+        index=_index(at, a),
+        count=int(a.size),
+    )
+
+
+def _cosine(dot: float, one: Scale, other: Scale) -> float:
+    product = one.norm * other.norm
+    return min(max(dot / product, -1.0), 1.0) if product else float(one.norm == other.norm)
+
+
+def _index(at: int, a: Array) -> tuple[int, ...]:
+    return tuple(int(i) for i in np.unravel_index(at, a.shape))
+
+
+def _dense(a: Array) -> Array:
+    """The same numbers, in whatever order they lie without gaps."""
+    return a if a.flags.c_contiguous else a.ravel(order="K")
+
+
+def _both_dense(a: Array, b: Array) -> tuple[Array, Array]:
+    """Two arrays of one shape as memories that lie in the same order."""
+    if a.flags.c_contiguous and b.flags.c_contiguous:
+        return a, b
+    if a.strides == b.strides and a.dtype == b.dtype and a.flags.forc:
+        return a.ravel(order="K"), b.ravel(order="K")
+    return np.ascontiguousarray(a), np.ascontiguousarray(b)
 
 
 def over(part: float, whole: float) -> float:

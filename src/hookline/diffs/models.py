@@ -20,7 +20,7 @@ from hookline.diffs.mapping import Map
 from hookline.diffs.measures import coarser, step_of
 from hookline.diffs.operators import FirstOperator, first_operator
 from hookline.diffs.pairs import Pair, compare, noise_of
-from hookline.diffs.reading import FORWARD, Key, Side
+from hookline.diffs.reading import FORWARD, Key
 from hookline.diffs.result import Diff
 from hookline.diffs.stating import caller_of, first_place, with_estimates, with_sources, with_unmatched
 from hookline.diffs.tolerance import Given, Noise, Tolerance
@@ -51,7 +51,7 @@ class Study:
         pair = self._recorded()
         result = Diff(self.a.described(), self.b.described(), forwards=self.forwards, notes=self.notes)
         result.values = pair.arrays
-        sites = compare(pair, Tolerance(measured=True))
+        sites = compare(pair, None)
         if all(one.verdict == found.EQUAL for one in sites):
             result.sites = with_sources(sites, pair)
             return with_unmatched(result, pair)
@@ -68,9 +68,9 @@ class Study:
     # Runs
 
     def _recorded(self) -> Pair:
-        a = Side(self.a.record(), self.a.types)
+        a = self.a.side()
         self.forwards.append("A")
-        b = Side(self.b.record(), self.b.types)
+        b = self.b.side()
         self.forwards.append("B")
         return Pair(a, b, align(a.entries(), b.entries(), self.map), self.map)
 
@@ -80,7 +80,7 @@ class Study:
             measured = Measured(self.a.backend, pair.a, way)
             self.a.run(measured, pair.a.sites)
             return measured.noise
-        recorded = Side(self.a.record(way, pair.a.sites), self.a.types)  # gradients come when all is over
+        recorded = self.a.side(way, pair.a.sites)  # gradients come when all is over
         return noise_of(Pair(pair.a, recorded, align(pair.a.entries(), recorded.entries())))
 
     def _against_itself(self, pair: Pair) -> Noise:

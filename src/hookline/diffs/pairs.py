@@ -31,6 +31,7 @@ class Pair:
     map: Map | None = None
     others: dict[str, str] = field(init=False)
     """B's name of each site of A that has one."""
+    _gaps: dict[Any, Apart] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.others = dict(self.alignment.pairs)
@@ -73,6 +74,17 @@ class Pair:
             return self._weight_of_a(key, array)
         return array if self.map is None else self.map.to_a(key.site, key.kind, array)
 
+    def gap(self, place: tuple[Key, int], tensors: tuple[Any, Any], arrays: Arrays) -> Apart:
+        """How far the arrays of a place are apart; two tensors are looked at once, also if they are at several."""
+        asked: Any = place
+        one_meaning = self.map is None and place[0].kind in FORWARD  # B's tensor stands for the same everywhere
+        if one_meaning and self.a.in_memory and self.b.in_memory:
+            asked = tuple(map(id, tensors))
+        known = self._gaps.get(asked)
+        if known is None:
+            known = self._gaps[asked] = apart(*arrays)
+        return known
+
     def _keys(self, site: str, call: int, kinds: list[str]) -> Iterator[tuple[Key, Key]]:
         for kind in kinds:
             yield Key(site, kind, call), Key(self.others[site], kind, call)
@@ -106,8 +118,11 @@ def join(site: str, name: str) -> str:
     return f"{site}.{name}" if site else name
 
 
-def compare(pair: Pair, tolerance: Tolerance, random: Noise | None = None) -> list[SiteDiff]:
-    """Every place that both sides have, in order; `random` is how far A is from itself."""
+def compare(pair: Pair, tolerance: Tolerance | None, random: Noise | None = None) -> list[SiteDiff]:
+    """Every place that both sides have, in order; `random` is how far A is from itself.
+
+    Without a tolerance it is only told which places are equal to the bit; all others are different.
+    """
     return [
         _compared(pair, key, other, tolerance, random or Noise(), order)
         for order, (key, other) in enumerate(pair.places())
@@ -125,7 +140,9 @@ def noise_of(pair: Pair) -> Noise:
     return noise
 
 
-def _compared(pair: Pair, key: Key, other: Key, tolerance: Tolerance, random: Noise, order: int) -> SiteDiff:
+def _compared(
+    pair: Pair, key: Key, other: Key, tolerance: Tolerance | None, random: Noise, order: int
+) -> SiteDiff:
     ones, twos = pair.a.leaves(key), pair.b.leaves(other)
     facts: dict[str, Any] = {
         "other": other.site,
@@ -161,7 +178,14 @@ def _weight(place: SiteDiff) -> float:
 
 
 def _part(
-    pair: Pair, key: Key, at: int, one: Leaf, two: Leaf, tolerance: Tolerance, random: Noise, facts: dict[str, Any]
+    pair: Pair,
+    key: Key,
+    at: int,
+    one: Leaf,
+    two: Leaf,
+    tolerance: Tolerance | None,
+    random: Noise,
+    facts: dict[str, Any],
 ) -> SiteDiff:
     a, b = pair.a.array(one), pair.in_layout_of_a(key, pair.b.array(two))
     dtypes = pair.a.dtype(one), pair.b.dtype(two)
@@ -169,9 +193,11 @@ def _part(
     if a.shape != b.shape:
         why = f"its shape is {tuple(a.shape)} in A and {tuple(b.shape)} in B"
         return SiteDiff(key.site, verdict=found.SHAPE, error=float("inf"), why=why, **facts)
-    gap = apart(a, b)
+    gap = pair.gap((key, at), (one.tensor, two.tensor), (a, b))
     if gap == Apart():
         return SiteDiff(key.site, measure=Measure(count=int(a.size)), **facts)
+    if tolerance is None:
+        return SiteDiff(key.site, verdict=found.DIFFERENT, error=gap.largest, **facts)
     scale = pair.a.scale(key, at)
     bound = tolerance.bound(key, at, scale, coarser(*dtypes), int(a.size))
     differs, error, allowed, metric = exceeded(gap, bound, scale)

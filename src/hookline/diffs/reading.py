@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +45,8 @@ def leaves_of(tree: Any, kind: type) -> list[Leaf]:
     >>> leaves_of((1.5, {"mask": 2.5, "n": 3}), float)
     [Leaf(path='[0]', tensor=1.5), Leaf(path="[1]['mask']", tensor=2.5)]
     """
+    if type(tree) is tuple and len(tree) == 1 and isinstance(tree[0], kind):  # as most arguments are
+        return [Leaf("[0]", tree[0])]
     return list(_leaves(tree, kind, "", ()))
 
 
@@ -78,16 +80,41 @@ def matched(ones: Sequence[Leaf], twos: Sequence[Leaf]) -> list[tuple[int, int]]
     return sorted(pairs)
 
 
+class _Norms(Sequence[float]):
+    """The norms of the tensors of a place, found when they are asked for: most alignments need none."""
+
+    def __init__(self, side: Side, key: Key, count: int) -> None:
+        self._side, self._key, self._count = side, key, count
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, at: int) -> float: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[float]: ...
+    def __getitem__(self, at: int | slice) -> float | list[float]:
+        if isinstance(at, slice):
+            return [self[one] for one in range(*at.indices(self._count))]
+        if not 0 <= at < self._count:
+            raise IndexError(at)
+        return self._side.scale(self._key, at).norm
+
+
 class Side:
     """A recording that is compared, with the types of its model's modules where they are known."""
 
-    def __init__(self, recording: Recording, types: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, recording: Recording, types: dict[str, str] | None = None, *, in_memory: bool = False
+    ) -> None:
         self.recording = recording
         self.types = types or {name: recording[name].type for name in recording.names}
         self.backend: Backend = reader_of(recording.backend)
         self.sites = [name for name in recording.names if not recording[name].op]
-        self._scales: dict[tuple[Key, int], Scale] = {}
+        self._scales: dict[Any, Scale] = {}
         self._calls: dict[str, list[Call]] = {}
+        self.in_memory = in_memory
+        self._leaves: dict[Key, list[Leaf]] = {}
 
     def calls(self, site: str) -> list[Call]:
         """The calls of a site, in the order in which they began: a module that calls itself ends otherwise."""
@@ -102,9 +129,8 @@ class Side:
         for order, site in enumerate(self.sites):
             given = self.leaves(Key(site, "output"))
             shapes = tuple(tuple(int(n) for n in one.tensor.shape) for one in given)
-            norms = tuple(self.scale(Key(site, "output"), at).norm for at in range(len(given)))
-            calls = len(self.calls(site))
-            found.append(Entry(site, self.types.get(site, ""), order, calls, shapes, norms))
+            norms = _Norms(self, Key(site, "output"), len(given))
+            found.append(Entry(site, self.types.get(site, ""), order, len(self.calls(site)), shapes, norms))
         return found
 
     @cached_property
@@ -118,6 +144,14 @@ class Side:
             module, _, name = key.site.rpartition(".")
             grad = self.recording[module].param_grads.get(name) if name in self.param_grads(module) else None
             return [] if grad is None else [Leaf("", grad)]
+        if not self.in_memory:
+            return self._read(key)
+        known = self._leaves.get(key)
+        if known is None:
+            known = self._leaves[key] = self._read(key)
+        return known
+
+    def _read(self, key: Key) -> list[Leaf]:
         call = self.calls(key.site)[key.call]
         trees = [getattr(call, key.kind)]
         if key.kind == "input":
@@ -142,10 +176,11 @@ class Side:
         return self.backend.dtype_of(leaf.tensor)
 
     def scale(self, key: Key, at: int) -> Scale:
-        """How large the numbers of a tensor are; each is looked at once."""
-        known = self._scales.get((key, at))
+        """How large the numbers of a tensor are; each is looked at once, also one that is at several places."""
+        asked: Any = id(self.leaves(key)[at].tensor) if self.in_memory else (key, at)
+        known = self._scales.get(asked)
         if known is None:
-            known = self._scales[key, at] = scale_of(self.array(self.leaves(key)[at]))
+            known = self._scales[asked] = scale_of(self.array(self.leaves(key)[at]))
         return known
 
     def _has(self, site: str, kind: str) -> bool:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from hookline.backends.protocol import Backend
 from hookline.diffs.calling import calling_line
 from hookline.diffs.following import Leaves, Visit, Way
-from hookline.diffs.measures import Apart, apart, step_of
+from hookline.diffs.measures import Apart, apart, same_bits, step_of
 from hookline.diffs.reading import Key, Leaf, Side, matched
 from hookline.diffs.tolerance import Noise
 from hookline.trees import leaves as leaves_in
@@ -174,8 +174,11 @@ class Isolated(Way):
             if reason := _misfit(wanted[at].tensor, old):
                 self._note(visit, kind, {}, reason)
                 return None
-            array = self.reference.array(wanted[at])
-            gaps[at] = apart(array, self.backend.host(old))
+            array, came = self.reference.array(wanted[at]), self.backend.host(old)
+            if self.shaker is None and same_bits(array, came):
+                gaps[at] = Apart()
+                continue
+            gaps[at] = apart(array, came)
             given[there] = self._value(wanted[at].tensor, array, old)
         self._note(visit, kind, gaps)
         return given

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import weakref
+from collections.abc import Callable
 from functools import cached_property
 from operator import attrgetter
 from types import TracebackType
@@ -132,6 +133,10 @@ class Recorder(Enterable, Undoing):
                 self._keeping.take(self.recording)
         self.left()
         return stopped
+
+    def copy_by(self, copy: Callable[[Any], Any]) -> None:
+        """Has values be copied by another function; for recordings that nobody writes to."""
+        self._store.copy = copy
 
     def _record_ops(self, model: Any, chosen: Chosen) -> None:
         """Has the operators that run in the sites recorded too."""

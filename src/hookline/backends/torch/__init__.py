@@ -58,6 +58,7 @@ class TorchBackend(Immediate):
     from_host = staticmethod(repeating.from_host)
     dtype_of = staticmethod(repeating.dtype_of)
     keep_as_it_is = staticmethod(guarding.keep_as_it_is)
+    put_grads_aside = staticmethod(guarding.put_grads_aside)
     random_state = staticmethod(repeating.random_state)
     restore_random = staticmethod(repeating.restore_random)
     same_random = staticmethod(repeating.same_random)

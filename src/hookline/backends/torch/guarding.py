@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 
 from hookline.backends.torch.fakes.standins import borrow, has_lazy, keep_attributes
-from hookline.backends.undoing import Undoing
+from hookline.backends.undoing import Noting, Steps, Undoing
 from hookline.errors import InvalidArgument
 from hookline.trees import leaves
 
@@ -26,14 +26,13 @@ def guard(undoing: Undoing, model: nn.Module, *, weights: bool) -> None:
         undoing.noted(setattr, module, "training", module.training)
     _keep_tensors(undoing, model, weights=weights)
     if weights:
+        put_grads_aside(undoing, model)  # a forward that calls backward makes new ones, and leaves the old alone
         for parameter in model.parameters():
-            undoing.noted(_put_grad, parameter, parameter.grad)
             undoing.noted(parameter.requires_grad_, parameter.requires_grad)
-            parameter.grad = None  # a forward that calls backward makes new ones, and leaves the old alone
 
 
-def keep_as_it_is(undoing: Undoing, model: nn.Module) -> None:
-    """The same for a run as users do it, compiled code included; gradients of parameters begin at None.
+def keep_as_it_is(steps: Steps, model: nn.Module) -> None:
+    """Notes the same for runs as users do them, compiled code included.
 
     InvalidArgument where a first call would change the model for good.
     """
@@ -42,14 +41,26 @@ def keep_as_it_is(undoing: Undoing, model: nn.Module) -> None:
         raise InvalidArgument(
             f"the {kind} has lazy modules, which become others at their first call. Call it once before."
         )
-    keep_attributes(undoing, model)
-    _keep_tensors(undoing, model, weights=False)
-    for parameter in model.parameters():
-        undoing.noted(_put_grad, parameter, parameter.grad)
-        parameter.grad = None
+    keep_attributes(steps, model)
+    _keep_tensors(steps, model, weights=False)
 
 
-def _keep_tensors(undoing: Undoing, model: nn.Module, *, weights: bool) -> None:
+def put_grads_aside(undoing: Undoing, model: nn.Module) -> None:
+    """Until the undoing, parameters have no gradients of their own; then they have those of now."""
+    before = [(parameter, parameter.grad) for parameter in model.parameters()]
+    undoing.noted(_put_grads, before)
+    for parameter, grad in before:
+        if grad is not None:
+            parameter.grad = None
+
+
+def _put_grads(before: list[tuple[nn.Parameter, Any]]) -> None:
+    for parameter, grad in before:
+        if parameter.grad is not grad:
+            parameter.grad = grad
+
+
+def _keep_tensors(undoing: Noting, model: nn.Module, *, weights: bool) -> None:
     for tensor in {id(one): one for one in held(model)}.values():
         if weights or not isinstance(tensor, nn.Parameter):
             _keep(undoing, tensor)
@@ -62,11 +73,7 @@ def held(model: nn.Module) -> Iterator[torch.Tensor]:
             yield from leaves(value, torch.Tensor)
 
 
-def _put_grad(parameter: nn.Parameter, grad: Any) -> None:
-    parameter.grad = grad
-
-
-def _keep(undoing: Undoing, tensor: torch.Tensor) -> None:
+def _keep(undoing: Noting, tensor: torch.Tensor) -> None:
     if is_lazy(tensor) or tensor.is_meta or tensor.is_nested or tensor.layout is not torch.strided:
         return
     undoing.noted(_put_back, tensor, tensor.detach().clone())

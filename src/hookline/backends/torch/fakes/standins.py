@@ -17,7 +17,7 @@ from torch.nn.parameter import is_lazy
 
 from hookline.backends.chance import keep_chance
 from hookline.backends.torch.compat import fake_like, fake_mode, forget_compiled
-from hookline.backends.undoing import Undoing
+from hookline.backends.undoing import Noting, Undoing
 from hookline.trees import leaves, map_leaves
 
 StandIn = Callable[[torch.Tensor], torch.Tensor]
@@ -109,7 +109,7 @@ def _kind_of_memory(tensor: torch.Tensor) -> str | None:
     return None if tensor.layout is torch.strided else str(tensor.layout).removeprefix("torch.").strip("_")
 
 
-def keep_attributes(undoing: Undoing, model: nn.Module) -> None:
+def keep_attributes(undoing: Noting, model: nn.Module) -> None:
     """At the undoing, attributes, lists and dicts of modules and all random numbers are what they are now."""
     keep_chance(undoing, (vars(module) for module in model.modules()))
     undoing.noted(torch.set_rng_state, torch.get_rng_state())
@@ -150,30 +150,30 @@ def _snapshot(module: nn.Module) -> tuple[dict[str, Any], list[tuple[Any, Any]]]
 
 def _content(container: Any) -> Any:
     # Not copy.copy: torch's hook dictionaries are OrderedDicts, which copy slowly.
-    return next(kind(container) for kind in CONTAINERS if isinstance(container, kind))
+    if isinstance(container, dict):
+        return dict(container)
+    return list(container) if isinstance(container, list) else set(container)
 
 
 def _restore(module: nn.Module, before: tuple[dict[str, Any], list[tuple[Any, Any]]]) -> None:
     state, contents = before
     now = vars(module)
-    if len(now) != len(state) or any(now.get(key) is not value for key, value in state.items()):
+    if not _is_same(now, state):
         now.clear()
         now.update(state)
     for container, content in contents:
         if isinstance(container, list):
             container[:] = content
-        elif not _is_same(container, content):
+        elif (container or content) and not _is_same(container, content):
             container.clear()
             container.update(content)
 
 
 def _is_same(container: Any, content: Any) -> bool:
     """Whether a dict or set has the very things of another one, in the same order."""
-    if isinstance(container, dict):
-        if not _is_same(container.keys(), content.keys()):
-            return False
-        container, content = container.values(), content.values()
-    return len(container) == len(content) and all(map(operator.is_, container, content))
+    if len(container) != len(content) or not all(map(operator.is_, container, content)):
+        return False
+    return not isinstance(container, dict) or all(map(operator.is_, container.values(), content.values()))
 
 
 def mapped(stand_in: StandIn, tree: Any) -> Any:
