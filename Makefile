@@ -54,7 +54,7 @@ CONTRACT ?= tests/project/test_versions.py \
 # C that ends the process where it reads or writes beyond memory, or where C says nothing of what is computed.
 SANITIZED := build/sanitized
 SANITIZED_TESTS := $(addprefix tests/lines/,test_direct.py test_lines_laws.py test_lines_reduce.py test_sheet.py) \
-	tests/backends/torch/test_copies.py tests/watching/test_fingerprint.py
+	tests/backends/torch/test_copies.py tests/watching/test_fingerprint.py tests/diffs/test_measures.py
 SANITIZE := -std=c11 -O2 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all -shared -fPIC
 
 DIST := .venv-dist
@@ -104,10 +104,10 @@ test-sanitized: setup
 	cp -r src/hookline $(SANITIZED)/
 	rm -f $(SANITIZED)/hookline/*/_*.so
 	$(CC) $(SANITIZE) src/hookline/lines/_kernel.c -o $(SANITIZED)/hookline/lines/_kernel.abi3.so
-	for part in _again _direct; do \
-		$(CC) $(SANITIZE) -DPy_LIMITED_API=0x030B0000 \
+	for part in backends/_again backends/_direct diffs/_apart; do \
+		$(CC) $(SANITIZE) -fopenmp-simd -DPy_LIMITED_API=0x030B0000 \
 			-I"$$($(BIN)/python -c 'import sysconfig as s; print(s.get_path("include"))')" \
-			src/hookline/backends/$$part.c -o $(SANITIZED)/hookline/backends/$$part.abi3.so || exit 1; \
+			src/hookline/$$part.c -o $(SANITIZED)/hookline/$$part.abi3.so || exit 1; \
 	done
 	ASAN_OPTIONS=detect_leaks=0 PYTHONPATH=$(SANITIZED) \
 		LD_PRELOAD="$$($(CC) -print-file-name=libasan.so) $$($(CC) -print-file-name=libstdc++.so)" \

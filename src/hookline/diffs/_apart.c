@@ -10,8 +10,6 @@
 #include <stdint.h>
 #include <string.h>
 
-#define LANES 8 /* sums side by side, so that the compiler may add them at once */
-
 /* Where the C library chooses among functions when it loads them, there is one for each kind of processor. */
 #if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__)
 #define EACH_PROCESSOR __attribute__((target_clones("avx512f", "avx2", "default")))
@@ -19,82 +17,68 @@
 #define EACH_PROCESSOR
 #endif
 
+#define TEXT(x) #x
+#ifdef _MSC_VER
+#define SEVERAL_AT_ONCE(how)
+#else
+#define SEVERAL_AT_ONCE(how) _Pragma(TEXT(omp simd how))
+#endif
+
 typedef struct {
     double largest, square;
 } Sums;
 
-static double most(const double *lanes)
-{
-    double found = 0.0;
-    for (int k = 0; k < LANES; k++)
-        found = lanes[k] > found ? lanes[k] : found;
-    return found;
-}
+#define DETAILS 8
+typedef struct {
+    double all[DETAILS]; /* of the differences, of the first array and of the second one the largest number without
+                            its sign and the sum of squares; the dot product; how many differences are too large */
+} Details;
 
-static double total(const double *lanes)
-{
-    double sum = 0.0;
-    for (int k = 0; k < LANES; k++)
-        sum += lanes[k];
-    return sum;
-}
-
-/* A NaN is never the largest, but it makes the square NaN, which tells of it. */
+/* A NaN is never the largest, but it makes the square NaN, which tells of it. Sums are in any order: `omp simd` says
+   that the compiler may add several at once. */
 #define DEFINE(T)                                                                                                    \
     EACH_PROCESSOR static Sums apart_##T(const T *restrict a, const T *restrict b, int64_t count)                    \
     {                                                                                                                \
-        double largest[LANES] = {0}, square[LANES] = {0};                                                            \
-        int64_t i = 0;                                                                                               \
-        for (; i + LANES <= count; i += LANES)                                                                       \
-            for (int k = 0; k < LANES; k++) {                                                                        \
-                double gap = fabs((double)a[i + k] - (double)b[i + k]);                                              \
-                largest[k] = gap > largest[k] ? gap : largest[k];                                                    \
-                square[k] += gap * gap;                                                                              \
-            }                                                                                                        \
-        for (; i < count; i++) {                                                                                     \
+        double largest = 0.0, square = 0.0;                                                                          \
+        SEVERAL_AT_ONCE(reduction(max : largest) reduction(+ : square))                                              \
+        for (int64_t i = 0; i < count; i++) {                                                                        \
             double gap = fabs((double)a[i] - (double)b[i]);                                                          \
-            largest[0] = gap > largest[0] ? gap : largest[0];                                                        \
-            square[0] += gap * gap;                                                                                  \
+            largest = gap > largest ? gap : largest;                                                                 \
+            square += gap * gap;                                                                                     \
         }                                                                                                            \
-        return (Sums){most(largest), total(square)};                                                                 \
+        return (Sums){largest, square};                                                                              \
     }                                                                                                                \
                                                                                                                      \
     EACH_PROCESSOR static Sums scale_##T(const T *restrict a, int64_t count)                                         \
     {                                                                                                                \
-        double largest[LANES] = {0}, square[LANES] = {0};                                                            \
-        int64_t i = 0;                                                                                               \
-        for (; i + LANES <= count; i += LANES)                                                                       \
-            for (int k = 0; k < LANES; k++) {                                                                        \
-                double size = fabs((double)a[i + k]);                                                                \
-                largest[k] = size > largest[k] ? size : largest[k];                                                  \
-                square[k] += size * size;                                                                            \
-            }                                                                                                        \
-        for (; i < count; i++) {                                                                                     \
+        double largest = 0.0, square = 0.0;                                                                          \
+        SEVERAL_AT_ONCE(reduction(max : largest) reduction(+ : square))                                              \
+        for (int64_t i = 0; i < count; i++) {                                                                        \
             double size = fabs((double)a[i]);                                                                        \
-            largest[0] = size > largest[0] ? size : largest[0];                                                      \
-            square[0] += size * size;                                                                                \
+            largest = size > largest ? size : largest;                                                               \
+            square += size * size;                                                                                   \
         }                                                                                                            \
-        return (Sums){most(largest), total(square)};                                                                 \
+        return (Sums){largest, square};                                                                              \
     }                                                                                                                \
                                                                                                                      \
-    EACH_PROCESSOR static double dot_##T(const T *restrict a, const T *restrict b, int64_t count)                    \
+    EACH_PROCESSOR static Details details_##T(const T *restrict a, const T *restrict b, int64_t count, double bound) \
     {                                                                                                                \
-        double sum[LANES] = {0};                                                                                     \
-        int64_t i = 0;                                                                                               \
-        for (; i + LANES <= count; i += LANES)                                                                       \
-            for (int k = 0; k < LANES; k++)                                                                          \
-                sum[k] += (double)a[i + k] * (double)b[i + k];                                                       \
-        for (; i < count; i++)                                                                                       \
-            sum[0] += (double)a[i] * (double)b[i];                                                                   \
-        return total(sum);                                                                                           \
-    }                                                                                                                \
-                                                                                                                     \
-    EACH_PROCESSOR static int64_t beyond_##T(const T *restrict a, const T *restrict b, int64_t count, double bound)  \
-    {                                                                                                                \
-        int64_t found = 0;                                                                                           \
-        for (int64_t i = 0; i < count; i++)                                                                          \
-            found += fabs((double)a[i] - (double)b[i]) > bound;                                                      \
-        return found;                                                                                                \
+        double gap_most = 0.0, gap_square = 0.0, a_most = 0.0, a_square = 0.0, b_most = 0.0, b_square = 0.0;         \
+        double dot = 0.0, beyond = 0.0;                                                                              \
+        SEVERAL_AT_ONCE(reduction(max : gap_most, a_most, b_most)                                                    \
+                        reduction(+ : gap_square, a_square, b_square, dot, beyond))                                  \
+        for (int64_t i = 0; i < count; i++) {                                                                        \
+            double one = (double)a[i], other = (double)b[i], gap = fabs(one - other);                                \
+            gap_most = gap > gap_most ? gap : gap_most;                                                              \
+            a_most = fabs(one) > a_most ? fabs(one) : a_most;                                                        \
+            b_most = fabs(other) > b_most ? fabs(other) : b_most;                                                    \
+            gap_square += gap * gap;                                                                                 \
+            a_square += one * one;                                                                                   \
+            b_square += other * other;                                                                               \
+            dot += one * other;                                                                                      \
+            beyond += gap > bound ? 1.0 : 0.0;                                                                       \
+        }                                                                                                            \
+        return (Details){{gap_most, gap_square, a_most, a_square, b_most, b_square, dot, beyond}};                   \
     }                                                                                                                \
                                                                                                                      \
     static int64_t place_##T(const T *a, const T *b, int64_t count, double largest)                                  \
@@ -210,28 +194,31 @@ static PyObject *details(PyObject *self, PyObject *args)
 {
     PyObject *arrays[2];
     Py_buffer views[2];
-    double largest, bound, dot;
-    if (!PyArg_ParseTuple(args, "OOdd", &arrays[0], &arrays[1], &largest, &bound))
+    double bound;
+    if (!PyArg_ParseTuple(args, "OOd", &arrays[0], &arrays[1], &bound))
         return NULL;
     char kind = both_taken(arrays, views);
     if (kind == 0)
         Py_RETURN_NONE;
+    Details found;
     const void *a = views[0].buf, *b = views[1].buf;
-    int64_t place, beyond, count = views[0].len / views[0].itemsize;
+    int64_t place, count = views[0].len / views[0].itemsize;
     Py_BEGIN_ALLOW_THREADS
     if (kind == 'f') {
-        dot = dot_float(a, b, count);
-        place = place_float(a, b, count, largest);
-        beyond = beyond_float(a, b, count, bound);
+        found = details_float(a, b, count, bound);
+        place = place_float(a, b, count, found.all[0]);
     } else {
-        dot = dot_double(a, b, count);
-        place = place_double(a, b, count, largest);
-        beyond = beyond_double(a, b, count, bound);
+        found = details_double(a, b, count, bound);
+        place = place_double(a, b, count, found.all[0]);
     }
     Py_END_ALLOW_THREADS
     PyBuffer_Release(&views[0]);
     PyBuffer_Release(&views[1]);
-    return Py_BuildValue("dLL", dot, (long long)place, (long long)beyond);
+    const double *all = found.all;
+    if (!(isfinite(all[1]) && isfinite(all[3]) && isfinite(all[5]) && isfinite(all[6])))
+        Py_RETURN_NONE;
+    return Py_BuildValue("(dd)(dd)(dd)ddL", all[0], sqrt(all[1]), all[2], sqrt(all[3]), all[4], sqrt(all[5]), all[6],
+                         all[7], (long long)place);
 }
 
 static PyMethodDef methods[] = {
@@ -239,7 +226,8 @@ static PyMethodDef methods[] = {
     {"same", same, METH_VARARGS, "whether two arrays without gaps have the same bytes, or None"},
     {"scale", scale, METH_O, "(largest, norm) of an array, or None"},
     {"details", details, METH_VARARGS,
-     "(dot product, place of the difference `largest`, how many are above `bound`) of two arrays, or None"},
+     "(largest, norm) of the differences, the first and the second array, the dot product, how many differences are "
+     "above a bound, and the place of the largest; or None"},
     {NULL, NULL, 0, NULL},
 };
 

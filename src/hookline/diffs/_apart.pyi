@@ -11,5 +11,10 @@ def same(a: NDArray[Any], b: NDArray[Any], /) -> bool | None:
 def scale(a: NDArray[Any], /) -> tuple[float, float] | None:
     """(largest, norm) of the numbers without their signs; None where that is not plain."""
 
-def details(a: NDArray[Any], b: NDArray[Any], largest: float, bound: float, /) -> tuple[float, int, int] | None:
-    """(dot product, place of the difference `largest`, how many are above `bound`)."""
+Sizes = tuple[float, float]
+
+def details(
+    a: NDArray[Any], b: NDArray[Any], bound: float, /
+) -> tuple[Sizes, Sizes, Sizes, float, float, int] | None:
+    """(largest, norm) of the differences, of `a` and of `b`; the dot product, how many differences exceed `bound`
+    and the place of the largest; None where that is not plain."""

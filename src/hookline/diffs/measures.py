@@ -150,23 +150,20 @@ def _plain_measure(a: Array, b: Array, dtypes: tuple[str, str], bound: float) ->
     if in_c is None or a.dtype != b.dtype:
         return None
     one, other = np.ascontiguousarray(a), np.ascontiguousarray(b)
-    gap = in_c.gap(one, other)
-    sizes, others = in_c.scale(one), in_c.scale(other)
-    if gap is None or sizes is None or others is None or max(sizes[0], others[0]) >= _endless(a):
+    details = in_c.details(one, other, bound)
+    if details is None:
         return None
-    details = in_c.details(one, other, gap[0], bound)
-    if details is None or not math.isfinite(details[0]):
+    gap, scale, second, dot, beyond, at = Scale(*details[0]), Scale(*details[1]), Scale(*details[2]), *details[3:]
+    if max(scale.largest, second.largest) >= _endless(a):
         return None
-    scale, second = Scale(*sizes), Scale(*others)
-    dot, at, beyond = details
     largest = max(abs(float(one.flat[at])), abs(float(other.flat[at])))
     return Measure(
-        max_abs=gap[0],
-        max_rel=over(gap[0], scale.largest),
-        l2_rel=over(gap[1], scale.norm),
+        max_abs=gap.largest,
+        max_rel=over(gap.largest, scale.largest),
+        l2_rel=over(gap.norm, scale.norm),
         cosine=_cosine(dot, scale, second),
         norm_ratio=over(second.norm, scale.norm),
-        ulp=_steps(gap[0], largest, coarser(*dtypes)),
+        ulp=_steps(gap.largest, largest, coarser(*dtypes)),
         beyond=beyond / a.size,
         index=_index(at, a),
         count=int(a.size),

@@ -15,6 +15,7 @@ from hookline.diffs.calling import calling_line
 from hookline.diffs.following import Leaves, Visit, Way
 from hookline.diffs.measures import Apart, apart, same_bits, step_of
 from hookline.diffs.reading import Key, Leaf, Side, matched
+from hookline.diffs.sharing import Gaps, Recent
 from hookline.diffs.tolerance import Noise
 from hookline.trees import leaves as leaves_in
 
@@ -80,23 +81,25 @@ class Measured(Way):
     inner: Way = field(default_factory=Way)
     noise: Noise = field(default_factory=Noise)
 
+    def __post_init__(self) -> None:
+        self._gap = Gaps(self.backend, self.reference)
+
     def arriving(self, visit: Visit, leaves: Leaves) -> Sequence[Any] | None:
-        return self._measured(Key(visit.site, "input", visit.call), leaves, self.inner.arriving(visit, leaves))
+        self._measure(Key(visit.site, "input", visit.call), leaves)
+        return self.inner.arriving(visit, leaves)
 
     def leaving(self, visit: Visit, leaves: Leaves) -> Sequence[Any] | None:
-        return self._measured(Key(visit.site, "output", visit.call), leaves, self.inner.leaving(visit, leaves))
+        new = self.inner.leaving(visit, leaves)
+        left = leaves if new is None else [Leaf(leaf.path, one) for leaf, one in zip(leaves, new, strict=True)]
+        self._measure(Key(visit.site, "output", visit.call), left)
+        return new
 
-    def _measured(self, key: Key, leaves: Leaves, new: Sequence[Any] | None) -> Sequence[Any] | None:
+    def _measure(self, key: Key, leaves: Leaves) -> None:
         if key.call < len(self.reference.calls(key.site)):
             wanted = self.reference.leaves(key)
-            given = (
-                leaves if new is None else [Leaf(leaf.path, one) for leaf, one in zip(leaves, new, strict=True)]
-            )
-            for at, there in matched(wanted, given):
-                if not _misfit(wanted[at].tensor, given[there].tensor):
-                    gap = apart(self.reference.array(wanted[at]), self.backend.host(given[there].tensor))
-                    self.noise.note(key, at, gap)
-        return new
+            for at, there in matched(wanted, leaves):
+                if not _misfit(wanted[at].tensor, leaves[there].tensor):
+                    self.noise.note(key, at, self._gap(wanted[at], leaves[there].tensor))
 
 
 @dataclass(frozen=True)
@@ -140,6 +143,9 @@ class Isolated(Way):
     unlike: dict[tuple[str, int], str] = field(default_factory=dict)
     """The calls that get other numbers, or another number of tensors, than the reference's, in words."""
 
+    def __post_init__(self) -> None:
+        self._put_there = Recent(self.backend)  # whose tensor of the reference each one stands for
+
     def called(self, visit: Visit, args: Any, kwargs: Any) -> None:
         site = self.names[visit.site]
         if self.shaker is not None or visit.call >= len(self.reference.calls(site)):
@@ -174,12 +180,16 @@ class Isolated(Way):
             if reason := _misfit(wanted[at].tensor, old):
                 self._note(visit, kind, {}, reason)
                 return None
+            if self._put_there.find(old) is wanted[at].tensor and self.reference.in_memory:
+                gaps[at] = Apart()  # handed on as it is
+                continue
             array, came = self.reference.array(wanted[at]), self.backend.host(old)
             if self.shaker is None and same_bits(array, came):
                 gaps[at] = Apart()
-                continue
-            gaps[at] = apart(array, came)
-            given[there] = self._value(wanted[at].tensor, array, old)
+            else:
+                gaps[at] = apart(array, came)
+                given[there] = self._value(wanted[at].tensor, array, old)
+            self._put_there.note(given[there], wanted[at].tensor)
         self._note(visit, kind, gaps)
         return given
 
