@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -14,6 +15,9 @@ import hookline
 from bench.harness import Case, Goal, Table
 from bench.models import gpt2, resnet50, tiny, twin
 from bench.summary import in_own_process
+
+BEFORE, STEPS = 11, 3
+"""Steps of a training before and while it is timed."""
 
 
 def tables() -> Iterator[Table]:
@@ -42,11 +46,20 @@ def tables() -> Iterator[Table]:
         + ", ".join(f"{name} {peak:.0f} MB" for name, peak in peaks.items())
         + ".",
     )
+    batch = x[:, :, :96, :96].repeat(4, 1, 1, 1)
     yield Table(
-        "Watching activations, gradients and parameters, ResNet-50, training step",
-        _training_cases(model, x[:, :, :96, :96].repeat(4, 1, 1, 1)),
+        "Watching activations, gradients and parameters, ResNet-50, a step of a training under way",
+        _training_cases(model, batch),
         rounds=10,
-        note="Batch 4 of 96 x 96. Every step is recorded; attach and detach are in the time.",
+        per=STEPS,
+        note=f"Batch 4 of 96 x 96. Every step is recorded. {BEFORE} steps are made before the clock runs, {STEPS} "
+        "while it does: operators and the graph are looked at in the first and in the tenth step.",
+    )
+    yield Table(
+        "The same, a whole watch of one step",
+        _first_step_cases(model, batch),
+        rounds=10,
+        note="Attach and detach are in the time, and so is the look at operators and graph of a first step.",
     )
 
 
@@ -119,16 +132,45 @@ def _eleven(t: torch.Tensor) -> Any:
 
 
 def _training_cases(model: nn.Module, x: torch.Tensor) -> list[Case]:
-    def case(name: str, around: Callable[[nn.Module], Any] | None, goal: Goal | None = None) -> Case:
+    def case(name: str, watch: Callable[[nn.Module], Any] | None, goal: Goal | None = None) -> Case:
         own = twin(model).train()
-        optimizer = torch.optim.SGD(own.parameters(), lr=1e-3)
-        return Case(name, partial(_step, own, optimizer, x, around), goal=goal)
+        step = partial(_step, own, torch.optim.SGD(own.parameters(), lr=1e-3), x, None)
+        around = nullcontext if watch is None else partial(_under_way, own, watch, step)
+        return Case(name, partial(_several, step), around, goal)
 
+    wandb = WandbStep(twin(model).train(), x)
     return [
         case("plain", None),
         case("hookline.watch, histogram", hookline.watch, Goal(1.25)),
         case("hookline.watch", partial(hookline.watch, histogram=False), Goal(1.20)),
-        Case("wandb.watch(log='all'), offline", WandbStep(twin(model).train(), x), needs="wandb"),
+        Case("wandb.watch(log='all'), offline", partial(_several, wandb), needs="wandb"),
+    ]
+
+
+@contextmanager
+def _under_way(model: nn.Module, watch: Callable[[nn.Module], Any], step: Callable[[], None]) -> Iterator[None]:
+    """A watch that has seen its first steps."""
+    with watch(model):
+        for _ in range(BEFORE):
+            step()
+        yield
+
+
+def _several(step: Callable[[], None]) -> None:
+    for _ in range(STEPS):
+        step()
+
+
+def _first_step_cases(model: nn.Module, x: torch.Tensor) -> list[Case]:
+    def case(name: str, around: Callable[[nn.Module], Any] | None) -> Case:
+        own = twin(model).train()
+        optimizer = torch.optim.SGD(own.parameters(), lr=1e-3)
+        return Case(name, partial(_step, own, optimizer, x, around))
+
+    return [
+        case("plain", None),
+        case("hookline.watch, histogram", hookline.watch),
+        case("hookline.watch", partial(hookline.watch, histogram=False)),
         case("hookline.watch, 1 step in 10", partial(hookline.watch, every=lambda step: step == 9)),
     ]
 

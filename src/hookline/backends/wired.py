@@ -105,8 +105,11 @@ class WiringSource(Protocol):
     def described_parameter(self, parameter: Tensor, module: str) -> Parameter:
         """What a parameter is that belongs to the module of that name."""
 
-    def is_trainable(self, parameter: Tensor) -> bool:
-        """Whether gradients are computed for it."""
+    def trainable(self, parameters: Iterable[Tensor]) -> list[bool]:
+        """Whether gradients are computed for each."""
+
+    def makes_graphs(self) -> bool:
+        """Whether what runs now could have a backward."""
 
     def has_gradient(self, parameter: Tensor) -> bool:
         """Whether it has one now."""

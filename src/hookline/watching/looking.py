@@ -69,13 +69,16 @@ class Looking:
         `safely(function, ...)` calls one and raises nothing. It is handed over here and not kept: a watch that is
         over has no cycles.
         """
-        looks = wanted and self._is_wanted and len(self._wiring.looks) < MOST_LOOKS
+        looks = wanted and self._is_wanted and len(self._wiring.looks) < MOST_LOOKS and self._may_train()
         if looks and self._taps is None:
             self._begin(modules, safely)
         elif looks and self._taps is not None and self._walked and self._is_compiled():
             self._taps.close()  # compiled since: taps that go off while it is called have that call unseen
         elif not looks and self._taps is not None:
             self.close()
+
+    def _may_train(self) -> bool:
+        return self._source is not None and self._source.makes_graphs()
 
     def gradients(self, without: set[str]) -> None:
         """The parameters that had no gradient at a step: where they are others than before, it is looked again."""
@@ -230,7 +233,7 @@ class Looking:
             look.risky, look.activations = operators.risky, operators.activations
             look.padding = operators.padding
         for name, tensor in params.items():
-            if self._wiring.params[name].in_loss is False and self._source.is_trainable(tensor):
+            if self._wiring.params[name].in_loss is False and self._source.trainable([tensor]) == [True]:
                 self._note_cut(name, tensor, outputs, operators)
         look.in_vain = self._in_vain(name for name in modules if name in outputs)
         if look.on_input is False and look.in_vain not in ([], [""]):

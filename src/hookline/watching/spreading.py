@@ -41,7 +41,7 @@ class Spreading:
         if wanted and step != self._step:
             self._step = step
             self._recorded += 1
-            if self._recorded >= self._next:
+            if self._recorded >= self._next and self._source is not None and self._source.makes_graphs():
                 # Never two in a row: this step ends when the next one is under way.
                 self._due, self._next = step, max(self._next + 2, int(self._next * OFTENER))
         due = wanted and step == self._due

@@ -50,6 +50,7 @@ class WiringGatherer:
         self._trained_in: dict[str, bool] = {}  # the mode in which a module was trained last
         self._fired: dict[str, int] = {}
         self._trainable: dict[str, bool] = {}
+        self._seen_trainable: tuple[int, list[bool]] | None = None
         self._with_grad: set[str] = set()
         self._stepped = self._looked_up = False
         self._outside: dict[str, Tensor] = {}  # parameters that the model uses and does not have
@@ -264,8 +265,11 @@ class WiringGatherer:
 
     def _note_trainable(self, step: int) -> None:
         assert self._source is not None
-        for name, tensor in self._params.items():
-            now = self._source.is_trainable(tensor)
+        found = self._source.trainable(self._params.values())
+        if (self._edition, found) == self._seen_trainable:
+            return
+        self._seen_trainable = self._edition, found
+        for name, now in zip(self._params, found, strict=True):
             if now != self._trainable[name]:
                 self._trainable[name] = now
                 self.wiring.change(step, "trainable", name, now)

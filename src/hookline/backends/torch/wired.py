@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import chain
+from operator import attrgetter, methodcaller
 from typing import Any
 
 import torch
@@ -29,6 +30,7 @@ from hookline.backends.wired import Group
 from hookline.wiring import Module, Parameter
 
 SETTINGS = ("momentum", "eps", "p", "track_running_stats")
+_held_by, _needs_gradient = methodcaller("values"), attrgetter("requires_grad")
 MOST_HELD = 1000
 """Of a longer list or dict in a module only the first elements are looked at."""
 
@@ -52,7 +54,7 @@ class TorchWiring:
         """The ids of all modules and parameters; no two are alike while a parameter is lazy."""
         if self._has_lazy or not self._flat:
             return object()
-        return list(map(id, chain.from_iterable(held.values() for held in self._flat)))
+        return list(map(id, chain.from_iterable(map(_held_by, self._flat))))
 
     def modules(self) -> dict[str, nn.Module]:
         """Every module under every name, parents first."""
@@ -109,8 +111,11 @@ class TorchWiring:
         fresh = None if parameter.requires_grad else is_fresh(parameter)
         return Parameter(module, list(parameter.shape), dtype, parameter.requires_grad, fresh)
 
-    def is_trainable(self, parameter: torch.Tensor) -> bool:
-        return parameter.requires_grad
+    def trainable(self, parameters: Iterable[torch.Tensor]) -> list[bool]:
+        return list(map(_needs_gradient, parameters))
+
+    def makes_graphs(self) -> bool:
+        return torch.is_grad_enabled()
 
     def has_gradient(self, parameter: torch.Tensor) -> bool:
         return parameter.grad is not None
