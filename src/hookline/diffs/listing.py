@@ -90,7 +90,8 @@ def kept(places: list[SiteDiff], first: SiteDiff | None, most: int) -> list[Site
     for one in places:
         steps.setdefault((one.step, one.kind in GRADIENTS), []).append(one)
     by_step = len({step for step, _ in steps}) > 1
-    wanted = {id(first), *(id(worst(some)) for some in steps.values() if by_step)}
+    worsts = sorted((worst(some) for some in steps.values() if by_step), key=lambda one: not one.differs)
+    wanted = {id(first), *(id(one) for one in worsts[: most - 1])}
     for one in [*(each for each in places if each.differs), *places]:
         if len(wanted) >= most:
             break

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -63,17 +63,27 @@ def when(key: Key) -> int:
 
 
 def compare(
-    a: StoredRun, b: StoredRun, pairs: Sequence[tuple[Key, Key]], tolerances: tuple[Given, Given]
+    a: StoredRun,
+    b: StoredRun,
+    pairs: Sequence[tuple[Key, Key]],
+    tolerances: tuple[Given, Given],
+    tell: Callable[[float], None] = lambda share: None,
 ) -> list[Compared]:
-    """All pairs of series that have a step in common, in the order in which they are computed in a step."""
+    """All pairs of series that have a step in common, in the order in which they are computed in a step.
+
+    `tell` is told the share that is done, every now and then.
+    """
     comparing = _Comparing(a, b, tolerances)
     numbered = sorted(enumerate([*pairs, *_numbers(a, b)]), key=lambda one: (when(one[1][0]), one[0]))
     ordered = [pair for _, pair in numbered]
     kinds = dict.fromkeys(when(key) for key, _ in ordered)
+    done = 0
     for kind in sorted(kinds, key=lambda one: one - 2 * (one == WHEN["param"])):  # updates are relative to weights
         mine = {key: other for key, other in ordered if when(key) == kind}
         for some in a.chunks(list(mine), ROWS):
             comparing.take({key: mine[key] for key in some})
+            done += len(some)
+            tell(done / len(ordered))
     return comparing.compared([key for key, _ in ordered])
 
 
