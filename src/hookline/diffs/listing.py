@@ -68,7 +68,12 @@ def charted(places: list[SiteDiff], first: SiteDiff | None) -> list[int]:
 
 def worst(places: Iterable[SiteDiff]) -> SiteDiff:
     """The place whose error is the most above its tolerance; NaN is worse than any number."""
-    return max(places, key=lambda place: (place.differs, share(place)))
+    return max(places, key=lambda place: (place.differs, share(place), *_size(place.error)))
+
+
+def _size(error: float) -> tuple[bool, float]:
+    """To be compared where nothing is tolerated, so that all shares are infinite."""
+    return (False, error) if math.isfinite(error) else (True, 0.0)
 
 
 def share(place: SiteDiff) -> float:

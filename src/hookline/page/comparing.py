@@ -30,8 +30,8 @@ PATIENCE = 0.25
 """Seconds for which an answer is waited for; most diffs are there by then."""
 GIVEN_UP = 10.0
 """A diff for which nobody has asked for so many seconds is given up."""
-GIVE_WAY = 0.002
-"""Seconds that others have between two parts of the work: who looks at a page goes first."""
+A_MOMENT, GIVE_WAY = 0.02, 0.002
+"""After so many seconds of work others have so many: who looks at a page goes first."""
 MOST_WAITING = 16
 MOST_KEPT = 6
 """So many diffs are kept as they were told."""
@@ -157,11 +157,16 @@ class Comparisons:
     def _found(self, job: Job) -> bytes:
         """The answer; all that can go wrong is told as a sentence, since nobody waits for this thread."""
 
+        rested = time.monotonic()
+
         def tell(share: float) -> None:
+            nonlocal rested
             job.share = share
             if self._is_over or not job.is_wanted():
                 raise GivenUp
-            time.sleep(GIVE_WAY)
+            if time.monotonic() - rested > A_MOMENT:
+                time.sleep(GIVE_WAY)
+                rested = time.monotonic()
 
         told: dict[str, Any] = {"of": job.of, "sides": job.sides, "recordings": []}
         try:
