@@ -1,6 +1,7 @@
 """The diff of two runs on the live page: what is answered, of which data, and what happens where there is none."""
 
 import json
+import os
 import sqlite3
 import threading
 import time
@@ -111,6 +112,20 @@ def test_what_can_not_be_asked_for_is_said(served, a, b, status, says):
 def test_a_question_of_another_form_is_refused(served, more):
     status, answer = served.ask("diff", a="a", b="same", **more)
     assert status == 400 and "expected" in answer["error"]
+
+
+def test_a_name_on_disk_that_is_no_text_costs_nobody_the_list(tmp_path):
+    run(tmp_path / "a")
+    run(tmp_path / "b")
+    try:
+        (tmp_path / "b").rename(os.fsdecode(os.fsencode(tmp_path) + b"/b\xff"))
+    except OSError:
+        pytest.skip("this system has names of text only")
+    with hookline.serve(tmp_path) as server:
+        client = Client(server.url)
+        assert {one["name"] for one in client.get("/api/runs")[1]["runs"]} == {"a", r"b\xff"}
+        assert client.get(r"/api/run?run=b\xff")[1]["name"] == r"b\xff"
+        assert until_found(client, "a", r"b\xff")[1]["state"] == "ready"
 
 
 def test_a_folder_with_one_run_says_what_there_is(tmp_path):

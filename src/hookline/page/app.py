@@ -18,7 +18,7 @@ from hookline.bundle import SHARED, modules
 from hookline.diffs import report as diff_report
 from hookline.errors import HooklineError, InvalidArgument
 from hookline.page import queries
-from hookline.page.comparing import Comparisons, asked_in
+from hookline.page.comparing import Comparisons, as_bytes, asked_in
 from hookline.page.verdicts import Verdicts
 from hookline.page.viewed import ViewedRun
 from hookline.runs.folder import RunFolder
@@ -36,6 +36,13 @@ BREATH, PAUSE, LIST_PAUSE = 0.05, 0.4, 2.0
 MOST_STREAMS = 32
 
 Ask = Callable[[ViewedRun, dict[str, Any]], dict[str, Any]]
+
+
+class Json(JSONResponse):
+    """JSON in ASCII: a sentence may name a path that is no text, which UTF-8 could not carry."""
+
+    def render(self, content: Any) -> bytes:
+        return as_bytes(content)
 
 
 class Pages:
@@ -65,13 +72,13 @@ class Pages:
 
     async def _runs(self, request: Request) -> Response:
         brief = "brief" in request.query_params  # who wants names only has nobody look at all runs
-        return JSONResponse(await run_in_threadpool(self._list, not brief))
+        return Json(await run_in_threadpool(self._list, not brief))
 
     async def _run(self, request: Request) -> Response:
         def answer() -> dict[str, Any]:
             return queries.describe(self.shelf.run(_name(request.query_params.get("run"))), FIRST_READ)
 
-        return JSONResponse(await run_in_threadpool(answer))
+        return Json(await run_in_threadpool(answer))
 
     def _asked(self, ask: Ask) -> Callable[[Request], Awaitable[Response]]:
         async def handler(request: Request) -> Response:
@@ -83,7 +90,7 @@ class Pages:
                     run.catch_up(FIRST_READ)
                 return ask(run, question)
 
-            return JSONResponse(await run_in_threadpool(answer))
+            return Json(await run_in_threadpool(answer))
 
         return handler
 
@@ -99,7 +106,7 @@ class Pages:
         if len(names) > 2:
             raise InvalidArgument("a stream tells of two runs at most.")
         if self._streams >= MOST_STREAMS:
-            return JSONResponse({"error": "too many pages are open"}, 429)
+            return Json({"error": "too many pages are open"}, 429)
         runs = [await run_in_threadpool(self.shelf.run, name) for name in names]
         return StreamingResponse(self._stream(runs), media_type="text/event-stream")
 
@@ -204,4 +211,4 @@ async def _question(request: Request) -> dict[str, Any]:
 
 
 async def _refused(request: Request, error: Exception) -> Response:
-    return JSONResponse({"error": str(error)}, 400 if isinstance(error, InvalidArgument) else 404)
+    return Json({"error": str(error)}, 400 if isinstance(error, InvalidArgument) else 404)

@@ -100,12 +100,14 @@ class Comparisons:
             sides.append({field: told.get(field) for field in ("name", "last", "state")})
         now = hashlib.sha256(repr((stamps, asked.kept)).encode()).hexdigest()[:16]
         if seen:
-            return _json({"state": "seen", "is_new": now != of, "sides": sides})
+            return as_bytes({"state": "seen", "is_new": now != of, "sides": sides})
         job = self._job(asked, of, now, sides)
         job.done.wait(PATIENCE)
         if job.answer is not None:
             return job.answer
-        return _json({"state": "working", "of": job.of, "share": round(job.share, 3), "waits": not job.is_begun})
+        return as_bytes(
+            {"state": "working", "of": job.of, "share": round(job.share, 3), "waits": not job.is_begun}
+        )
 
     def _job(self, asked: Asked, of: str | None, now: str, sides: list[dict[str, Any]]) -> Job:
         with self._lock:
@@ -181,7 +183,7 @@ class Comparisons:
             raise
         except Exception as error:
             text = printable(f"the two could not be compared: {type(error).__name__}: {error}", MOST_TEXT)
-        return _json({"state": "failed", **told, "error": text})
+        return as_bytes({"state": "failed", **told, "error": text})
 
 
 def asked_in(question: dict[str, Any]) -> tuple[Asked, str | None, bool]:
@@ -247,7 +249,7 @@ def _by_step(steps: list[int | None]) -> dict[tuple[int, int], int]:
 
 def _within_limits(diff: Diff, told: dict[str, Any]) -> bytes:
     for most in PLACES:
-        answer = _json({"state": "ready", **told, "data": shown(diff, most)})
+        answer = as_bytes({"state": "ready", **told, "data": shown(diff, most)})
         if len(answer) <= MOST_BYTES:
             return answer
     raise RunError(
@@ -256,5 +258,6 @@ def _within_limits(diff: Diff, told: dict[str, Any]) -> bytes:
     )
 
 
-def _json(answer: dict[str, Any]) -> bytes:
+def as_bytes(answer: Any) -> bytes:
+    """JSON as it is sent."""
     return json.dumps(answer, separators=(",", ":"), allow_nan=False).encode()

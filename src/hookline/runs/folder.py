@@ -58,7 +58,7 @@ class RunFolder(Generic[Opened]):
             relative = here.relative_to(self.folder)
             folders[:] = sorted(name for name in folders if not name.startswith("."))
             if any(here.glob(FILES)):
-                found[relative.as_posix() if relative.parts else self.folder.resolve().name] = here
+                found[_text(relative.as_posix() if relative.parts else self.folder.resolve().name)] = here
             if len(relative.parts) >= DEEPEST or len(found) >= MOST_RUNS:
                 folders.clear()
         return found
@@ -127,6 +127,15 @@ class RunFolder(Generic[Opened]):
         with self._lock:
             while self._open:
                 self._open.popitem()[1].close()
+
+
+def _text(name: str) -> str:
+    """A name as text: bytes of a file's name that are no UTF-8 are written as they are in Python.
+
+    >>> _text("run\\udcff")
+    'run\\\\xff'
+    """
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def _stamp(path: Path) -> Stamp:
