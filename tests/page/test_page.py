@@ -19,7 +19,6 @@ import numpy as np
 import pytest
 
 import hookline
-from hookline.bundle import found_in, modules
 from hookline.page import judging, queries, viewed
 from hookline.page.shrink import axis, marked, onto
 from hookline.page.viewed import Health, ViewedRun
@@ -29,7 +28,7 @@ from hookline.runs.columns import Held
 from hookline.runs.folder import RunFolder
 from hookline.runs.growing import OpenRun
 from tests.support.pages import NAN, Client, layers, store
-from tests.support.paths import DATA, ROOT, SOURCE
+from tests.support.paths import DATA, ROOT
 from tests.support.rows import row
 
 
@@ -317,44 +316,6 @@ def test_closing_waits_for_no_long_answer_and_logs_nothing(tmp_path, monkeypatch
     asked.join()
     assert took < 2, "the answer would have taken four seconds, and a server waits for three"
     assert not caplog.records
-
-
-@pytest.mark.parametrize(
-    ("target", "first"), [("/", "app.js"), ("/?run=a", "app.js"), ("/?diff=a", "comparing.js")]
-)
-def test_a_page_names_all_scripts_that_it_needs(served, target, first):
-    """A browser would find them one by one, each after the one that imports it."""
-    status, _, page = served.send("GET", target)
-    needed, left = set(), [first]
-    while left:
-        name = left.pop()
-        needed.add(name)
-        text = served.send("GET", f"/{name}")[2].decode()
-        left += set(re.findall(r'from "\./([\w.]+)"', text)) - needed
-    assert status == 200 and set(re.findall(r'modulepreload" href="/([\w.]+)"', page.decode())) == needed
-    assert re.findall(r'<script type="module" src="/([\w.]+)"', page.decode()) == [first]
-
-
-@pytest.mark.parametrize(("folder", "first"), [("page", "app.js"), ("diffs", "diff.js")])
-def test_names_are_unique_over_the_scripts_of_a_report(folder, first):
-    """All are put into one: a second `function draw` would take the place of the first."""
-    texts = modules(first, lambda name: found_in(SOURCE / folder / "static", name))
-    names = [
-        name
-        for text in texts.values()
-        for name in re.findall(
-            r"^(?:export )?(?:async )?(?:const|let|function|class) [{\[]?\s*(\w+)", text, re.MULTILINE
-        )
-    ]
-    assert len(names) > 50 and [name for name in set(names) if names.count(name) > 1] == []
-
-
-def test_every_script_of_the_page_is_used():
-    folders = [SOURCE / "static", SOURCE / "diffs" / "static", SOURCE / "page" / "static"]
-    paths = {path.name: path for folder in folders for path in folder.glob("*.js")}
-    assert len(paths) == sum(len(list(folder.glob("*.js"))) for folder in folders), "the page serves all by name"
-    used = {name for first in ("app.js", "comparing.js", "diff.js") for name in modules(first, paths.__getitem__)}
-    assert used == set(paths)
 
 
 # Health that is not known

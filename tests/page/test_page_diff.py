@@ -8,33 +8,20 @@ import time
 
 import numpy as np
 import pytest
-import torch
 
 import hookline
 from hookline.diffs.report import shown
 from hookline.histograms import Histograms
 from hookline.page import comparing
-from hookline.page.comparing import Asked, Comparisons, in_step
+from hookline.page.comparing import Asked, Comparisons
 from hookline.page.viewed import ViewedRun
 from hookline.rows import COUNTS, FLOATS, Rows
 from hookline.runs.folder import RunFolder
 from tests.support.pages import NASTY, Client, layers, store
-from tests.support.parting import recorded, run, stuck
+from tests.support.parting import run, stuck, until_found
 from tests.support.rows import row
 
 ODD = "a,b & c#d?é %2F <b>"
-
-
-def until_found(client, a, b, **more):
-    """The answer of a diff, asked for as the page does."""
-    of = None
-    for _ in range(400):
-        status, answer = client.ask("diff", a=a, b=b, of=of, **more)
-        if status != 200 or answer["state"] != "working":
-            return status, answer
-        of = answer["of"]
-        time.sleep(0.02)
-    raise AssertionError("the diff does not end")
 
 
 @pytest.fixture
@@ -384,57 +371,6 @@ def test_the_diff_is_guarded_as_the_rest_is(served):
     assert served.send("GET", "/?diff=a", cookie=None)[0] == 401
     status, headers, _ = served.send("GET", f"/?token={served.token}&diff=a&with=same", cookie=None)
     assert status == 303 and headers["Location"] == "/?diff=a&with=same"
-
-
-# Recordings
-
-
-def test_recordings_of_both_are_offered_by_step_and_their_values_shown(tmp_path):
-    recorded(tmp_path / "a", steps=(1, 2, 3))
-    recorded(tmp_path / "b", 1.25)
-    with hookline.serve(tmp_path) as server:
-        client = Client(server.url)
-        _, answer = until_found(client, "a", "b")
-        assert answer["recordings"] == [{"kept": [0, 0], "step": 2}, {"kept": [2, 1], "step": 4}]
-        _, answer = until_found(client, "a", "b", kept=[2, 1])
-        data = answer["data"]
-        assert data["a"] == "a, recording 2 at step 4" and data["b"] == "b, recording 1 at step 4"
-        first = data["places"][data["first"]]
-        picture = data["pictures"][str(data["first"])]
-        assert (first["site"], first["verdict"]) == ("2", "different") and answer["recordings"]
-        assert picture["shapes"] == [[3, 2], [3, 2]] and picture["difference"]["high"] > 0
-        assert len(picture["values"]) == 2 and len(picture["histograms"]["counts"]) == 2
-        _, answer = until_found(client, "a", "b", kept=[2, 7])
-        assert answer["error"] == "the run 'b' has no recording 7: it has 2 recordings, from 0 to 1."
-
-
-def test_runs_of_recordings_alone_can_be_compared_by_these(tmp_path):
-    for name in ("a", "b"):
-        with torch.no_grad(), hookline.record(torch.nn.Linear(2, 2), to=tmp_path / name) as _:
-            pass
-    with hookline.serve(tmp_path) as server:
-        _, answer = until_found(Client(server.url), "a", "b")
-        assert answer["state"] == "failed" and "has no rows" in answer["error"]
-        assert answer["recordings"] == [{"kept": [0, 0], "step": None}]
-
-
-@pytest.mark.parametrize(
-    ("a", "b", "expected"),
-    [
-        ([1, 1, 2], [1, 2, 2], [([0, 0], 1), ([2, 1], 2)]),
-        ([None, None], [None], [([0, 0], None)]),
-        ([1], [2, 3], [([0, 0], None)]),
-        ([], [1], []),
-    ],
-    ids=str,
-)
-def test_recordings_are_paired_by_step_else_by_number(a, b, expected):
-    class Kept(list):
-        @property
-        def steps(self):
-            return list(self)
-
-    assert [(one["kept"], one["step"]) for one in in_step(Kept(a), Kept(b))] == expected
 
 
 def test_layers_of_other_tests_can_be_compared_too(tmp_path):

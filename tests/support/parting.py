@@ -1,6 +1,7 @@
 """Runs that part at a step, and diffs that take their time: for the tests of the page."""
 
 import threading
+import time
 from contextlib import contextmanager
 
 import numpy as np
@@ -54,3 +55,15 @@ def stuck(monkeypatch):
         yield go
     finally:
         go.set()
+
+
+def until_found(client, a, b, **more):
+    """The answer of a diff, asked for as the page does."""
+    of = None
+    for _ in range(400):
+        status, answer = client.ask("diff", a=a, b=b, of=of, **more)
+        if status != 200 or answer["state"] != "working":
+            return status, answer
+        of = answer["of"]
+        time.sleep(0.02)
+    raise AssertionError("the diff does not end")
