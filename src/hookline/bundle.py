@@ -11,7 +11,7 @@ import hashlib
 import html
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -85,19 +85,25 @@ def document(title: str, data: str, folder: Path, first: str = "app.js", styles:
     return page
 
 
-def _script(folder: Path, first: str) -> str:
-    """All modules as one, each behind those that it imports; names are unique over all of them."""
+def modules(first: str, found: Callable[[str], Path]) -> dict[str, str]:
+    """The script that starts a page and all that it imports: {name: text}, each behind those that it imports."""
     texts: dict[str, str] = {}
 
     def visit(name: str) -> None:
-        text = found_in(folder, name).read_text()
+        text = found(name).read_text()
         for needed in IMPORT.findall(text):
             if needed not in texts:
                 visit(needed)
-        texts[name] = EXPORT.sub("", IMPORT.sub("", text))
+        texts[name] = text
 
     visit(first)
-    return "\n".join(texts.values())
+    return texts
+
+
+def _script(folder: Path, first: str) -> str:
+    """All modules as one; names are unique over all of them."""
+    texts = modules(first, lambda name: found_in(folder, name)).values()
+    return "\n".join(EXPORT.sub("", IMPORT.sub("", text)) for text in texts)
 
 
 def _hash(text: str) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 
@@ -24,6 +26,7 @@ class Held:
 
 
 _held: Held | None = None
+_is_quiet: ContextVar[bool] = ContextVar("hookline_is_quiet", default=False)
 
 
 def hold_warnings(wanted: bool = True) -> Held:
@@ -33,8 +36,24 @@ def hold_warnings(wanted: bool = True) -> Held:
     return _held or Held()
 
 
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Within it, in this thread alone, nobody is warned: who reads the answer is told there.
+
+    >>> with quiet():
+    ...     warn("a part of the run can't be read")
+    """
+    before = _is_quiet.set(True)
+    try:
+        yield
+    finally:
+        _is_quiet.reset(before)
+
+
 def warn(message: str, category: type[Warning] = UserWarning, *, stacklevel: int = 2) -> None:
-    """Warns as `warnings.warn` would where this is called, unless warnings are held."""
+    """Warns as `warnings.warn` would where this is called, unless warnings are held, or nobody is to be warned."""
+    if _is_quiet.get():
+        return
     if _held is not None:
         _held.add(message)
     else:

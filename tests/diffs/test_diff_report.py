@@ -316,3 +316,16 @@ def test_histograms_are_over_the_same_bins_and_have_all_values():
     assert found["low"] > -5 and found["high"] < 10, "one far number does not squeeze the others"
     flat = pictures.histograms(np.ones(5), np.ones(5))
     assert flat["low"] < 1 < flat["high"] and sum(flat["counts"][0]) == 5
+
+
+def test_where_nothing_is_tolerated_the_largest_error_is_the_worst_and_nan_is_worse():
+    bits = [SiteDiff("a", verdict="different", error=error, metric="bits") for error in (1e-6, 0.5, 1e-3)]
+    assert listing.worst(bits).error == 0.5
+    assert math.isnan(listing.worst([*bits, with_facts(bits[0], error=NAN), bits[1]]).error)
+
+
+def test_a_report_of_many_steps_has_no_more_places_than_it_may():
+    """Each of them is the worst of its step."""
+    places = [with_facts(place(f"s{at}", 1e-2 if at % 2 else 0.0), step=at) for at in range(50)]
+    kept = listing.kept(places, places[1], 20)
+    assert len(kept) == 20 and places[1] in kept and all(one.differs for one in kept)

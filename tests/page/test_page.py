@@ -28,7 +28,7 @@ from hookline.runs.columns import Held
 from hookline.runs.folder import RunFolder
 from hookline.runs.growing import OpenRun
 from tests.support.pages import NAN, Client, layers, store
-from tests.support.paths import DATA, ROOT, SOURCE
+from tests.support.paths import DATA, ROOT
 from tests.support.rows import row
 
 
@@ -316,13 +316,6 @@ def test_closing_waits_for_no_long_answer_and_logs_nothing(tmp_path, monkeypatch
     asked.join()
     assert took < 2, "the answer would have taken four seconds, and a server waits for three"
     assert not caplog.records
-
-
-def test_the_page_names_all_of_its_scripts(served):
-    status, _, page = served.send("GET", "/")
-    folders = [folder / "static" for folder in (SOURCE, SOURCE / "page")]
-    scripts = {path.name for folder in folders for path in folder.glob("*.js")}
-    assert status == 200 and set(re.findall(r'modulepreload" href="/([\w.]+)"', page.decode())) == scripts
 
 
 # Health that is not known

@@ -43,7 +43,7 @@ MAY_USE = {
     | {"backends", "diagnosis", "hooks", "lines", "plots", "recording", "runfiles", "runs", "sinks"},
     "diagnosis": BASE,
     "diffs": BASE | {"backends", "diagnosis", "hooks", "plots", "recording", "runs"},
-    "page": BASE | {"diagnosis", "runs"},
+    "page": BASE | {"diagnosis", "diffs", "runs"},
     "probing": BASE | {"backends", "diagnosis", "hooks", "summaries"},
     "summaries": BASE | {"backends", "hooks"},
     "launching": BASE | {"backends", "diagnosis", "page", "runfiles", "runs", "watching"},

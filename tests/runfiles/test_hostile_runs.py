@@ -90,6 +90,28 @@ def viewed(folder):
         shelf.close()
 
 
+def compared(folder):
+    """Its diff with an honest run, on the page."""
+    if not (folder.parent / "honest").exists():
+        stored(folder.parent / "honest")
+    shelf = RunFolder(folder.parent, ViewedRun)
+    pages = Pages(shelf)
+    try:
+        client, of = TestClient(pages.app()), None
+        while True:
+            answer = client.post("/api/diff", json={"a": folder.name, "b": "honest", "of": of})
+            assert answer.status_code in (200, 404)
+            if answer.status_code == 404 or answer.json()["state"] != "working":
+                break
+            of = answer.json()["of"]
+        told = answer.json().get("error", "")
+        assert "could not be compared" not in told, told
+        assert "\x1b" not in told
+    finally:
+        pages.comparisons.stop()
+        shelf.close()
+
+
 def reported(folder):
     hookline.report(folder, folder.parent / "report.html")
 
@@ -103,7 +125,7 @@ def examined(folder):
     subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL)
 
 
-READERS = {one.__name__: one for one in (opened, exported, recorded, viewed, reported, healthy)}
+READERS = {one.__name__: one for one in (opened, exported, recorded, viewed, compared, reported, healthy)}
 
 
 def read(reader, folder):
@@ -296,7 +318,7 @@ def test_frames_that_lie_in_every_way_end_no_reader(tmp_path, reader):
 )
 def test_facts_of_another_kind_are_left_out(tmp_path, name, value):
     fact(stored(tmp_path / "run"), name, value)
-    for reader in (opened, viewed, reported, exported):
+    for reader in (opened, viewed, compared, reported, exported):
         for told in read(reader, tmp_path / "run"):
             assert "\x1b" not in told
 
@@ -304,7 +326,7 @@ def test_facts_of_another_kind_are_left_out(tmp_path, name, value):
 @pytest.mark.parametrize("text", ["", "{", "[" * 100_000, "NaN", '{"a": [Infinity]}', "9" * 5000, "\x00"])
 def test_facts_that_are_no_json(tmp_path, text):
     fact(stored(tmp_path / "run"), "model", None, text)
-    for reader in (opened, viewed, reported):
+    for reader in (opened, viewed, compared, reported):
         read(reader, tmp_path / "run")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

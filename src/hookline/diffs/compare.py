@@ -8,6 +8,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +71,7 @@ def diff(
         return _diff_models(_pair(a, "first"), _pair(b, "second"), loss, where, limit, chosen, rtol, atol)
     one, two = _opened(a, "first"), _opened(b, "second")
     if isinstance(one, Recording) and isinstance(two, Recording):
-        return _diff_recordings(one, two, _name(a), _name(b), chosen, rtol, atol)
+        return diff_recordings(one, two, _name(a), _name(b), chosen, rtol, atol)
     if isinstance(one, Run) and isinstance(two, Run):
         every = None if isinstance(where, str) and where == "**" else where
         return diff_runs(
@@ -110,9 +111,18 @@ def _diff_models(
     return result
 
 
-def _diff_recordings(
-    one: Recording, two: Recording, a: str, b: str, map: Map | None, rtol: Given, atol: Given
+def diff_recordings(
+    one: Recording,
+    two: Recording,
+    a: str,
+    b: str,
+    map: Map | None = None,
+    rtol: Given = None,
+    atol: Given = None,
+    tell: Callable[[float], None] = lambda share: None,
 ) -> Diff:
+    """Where two recordings part; `a` and `b` are what they are called. `tell` is told the share that is done, and
+    what it raises ends the work."""
     first, second = Side(one), Side(two)
     pair = Pair(first, second, align(first.entries(), second.entries(), map), map)
     if not pair.alignment.pairs:
@@ -124,7 +134,7 @@ def _diff_recordings(
     result.notes.append(
         "recordings are compared as they are: nothing was run, so the tolerance is that of the dtype"
     )
-    result.sites = with_sources(with_estimates(compare(pair, Tolerance(rtol=rtol, atol=atol))), pair)
+    result.sites = with_sources(with_estimates(compare(pair, Tolerance(rtol=rtol, atol=atol), tell=tell)), pair)
     with_unmatched(result, pair)
     result.first = first_place(result.sites, pair) or result.first
     return result

@@ -68,7 +68,12 @@ def charted(places: list[SiteDiff], first: SiteDiff | None) -> list[int]:
 
 def worst(places: Iterable[SiteDiff]) -> SiteDiff:
     """The place whose error is the most above its tolerance; NaN is worse than any number."""
-    return max(places, key=lambda place: (place.differs, share(place)))
+    return max(places, key=lambda place: (place.differs, share(place), *_size(place.error)))
+
+
+def _size(error: float) -> tuple[bool, float]:
+    """To be compared where nothing is tolerated, so that all shares are infinite."""
+    return (False, error) if math.isfinite(error) else (True, 0.0)
 
 
 def share(place: SiteDiff) -> float:
@@ -90,7 +95,8 @@ def kept(places: list[SiteDiff], first: SiteDiff | None, most: int) -> list[Site
     for one in places:
         steps.setdefault((one.step, one.kind in GRADIENTS), []).append(one)
     by_step = len({step for step, _ in steps}) > 1
-    wanted = {id(first), *(id(worst(some)) for some in steps.values() if by_step)}
+    worsts = sorted((worst(some) for some in steps.values() if by_step), key=lambda one: not one.differs)
+    wanted = {id(first), *(id(one) for one in worsts[: most - 1])}
     for one in [*(each for each in places if each.differs), *places]:
         if len(wanted) >= most:
             break

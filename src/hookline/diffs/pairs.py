@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -118,15 +118,23 @@ def join(site: str, name: str) -> str:
     return f"{site}.{name}" if site else name
 
 
-def compare(pair: Pair, tolerance: Tolerance | None, random: Noise | None = None) -> list[SiteDiff]:
+def compare(
+    pair: Pair,
+    tolerance: Tolerance | None,
+    random: Noise | None = None,
+    tell: Callable[[float], None] = lambda share: None,
+) -> list[SiteDiff]:
     """Every place that both sides have, in order; `random` is how far A is from itself.
 
-    Without a tolerance it is only told which places are equal to the bit; all others are different.
+    Without a tolerance it is only told which places are equal to the bit; all others are different. `tell` is told
+    the share that is done.
     """
-    return [
-        _compared(pair, key, other, tolerance, random or Noise(), order)
-        for order, (key, other) in enumerate(pair.places())
-    ]
+    places = list(pair.places())
+    compared = []
+    for order, (key, other) in enumerate(places):
+        compared.append(_compared(pair, key, other, tolerance, random or Noise(), order))
+        tell(len(compared) / len(places))
+    return compared
 
 
 def noise_of(pair: Pair) -> Noise:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from hookline.diffs.result import Diff
 
 STATIC = Path(__file__).parent / "static"
+SCRIPT, STYLE = "diff.js", "diff.css"
 MOST_PLACES = 4000
 MOST_PICTURES = 60
 SHARP, SIDE, SMALL = 8, 128, 64
@@ -32,11 +33,17 @@ def report(diff: Diff, path: str | Path) -> Path:
     'diff.html'
     """
     path = html_path(path)
+    write(path, f"{diff.a} against {diff.b} · hookline", shown(diff), STATIC, SCRIPT, [STYLE])
+    return path
+
+
+def shown(diff: Diff, most: int = MOST_PLACES) -> dict[str, Any]:
+    """What is shown of a diff, as plain data: at most so many places, and the values of a few of them."""
     every = together(diff)
-    places = kept(every, diff.first, MOST_PLACES)
+    places = kept(every, diff.first, most)
     first = next((at for at, one in enumerate(places) if one is diff.first), None)
     facts = diff.to_json()
-    data = {
+    return {
         **{name: facts[name] for name in ("verdict", "sentence", "a", "b", "forwards", "notes")},
         "causes": _plain(facts["causes"]),
         "first": first,
@@ -45,8 +52,6 @@ def report(diff: Diff, path: str | Path) -> Path:
         "charted": charted(places, diff.first),
         "pictures": _pictures(diff, places, first),
     }
-    write(path, f"{diff.a} against {diff.b} · hookline", data, STATIC, "diff.js", ["diff.css"])
-    return path
 
 
 def _pictures(diff: Diff, places: list[SiteDiff], first: int | None) -> dict[int, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -63,13 +63,20 @@ def when(key: Key) -> int:
 
 
 def compare(
-    a: StoredRun, b: StoredRun, pairs: Sequence[tuple[Key, Key]], tolerances: tuple[Given, Given]
+    a: StoredRun,
+    b: StoredRun,
+    pairs: Sequence[tuple[Key, Key]],
+    tolerances: tuple[Given, Given],
+    tell: Callable[[float], None] = lambda share: None,
 ) -> list[Compared]:
-    """All pairs of series that have a step in common, in the order in which they are computed in a step."""
-    comparing = _Comparing(a, b, tolerances)
+    """All pairs of series that have a step in common, in the order in which they are computed in a step.
+
+    `tell` is told the share that is done, with every series.
+    """
     numbered = sorted(enumerate([*pairs, *_numbers(a, b)]), key=lambda one: (when(one[1][0]), one[0]))
     ordered = [pair for _, pair in numbered]
     kinds = dict.fromkeys(when(key) for key, _ in ordered)
+    comparing = _Comparing(a, b, tolerances, lambda halves: tell(halves / 2 / len(ordered)))
     for kind in sorted(kinds, key=lambda one: one - 2 * (one == WHEN["param"])):  # updates are relative to weights
         mine = {key: other for key, other in ordered if when(key) == kind}
         for some in a.chunks(list(mine), ROWS):
@@ -87,8 +94,10 @@ def _numbers(a: StoredRun, b: StoredRun) -> list[tuple[Key, Key]]:
 class _Comparing:
     """What was measured so far. Kinds come in the order in which they are computed."""
 
-    def __init__(self, a: StoredRun, b: StoredRun, tolerances: tuple[Given, Given]) -> None:
-        self._a, self._b, self._tolerances = a, b, tolerances
+    def __init__(
+        self, a: StoredRun, b: StoredRun, tolerances: tuple[Given, Given], tell: Callable[[int], None]
+    ) -> None:
+        self._a, self._b, self._tolerances, self._tell = a, b, tolerances, tell
         self._found: dict[Key, tuple[Key, Apart, Array | None]] = {}
         self._incoming: dict[Owner, dict[int, float]] = {}
         self._of_gradients: dict[Owner, tuple[Array, Array]] = {}
@@ -96,10 +105,12 @@ class _Comparing:
         self._outputs: dict[Key, tuple[Array, Array]] = {}
         self._drifts: dict[Owner, list[tuple[Array, Array]]] = {}
         self._has_bits = False
+        self._halves = 0
 
     def take(self, pairs: dict[Key, Key]) -> None:
         """Measures some series; histograms are read only where anything is apart, and bits don't tell."""
         unsure = [key for key, one, other in self._read(pairs) if self._measure(key, pairs[key], one, other)]
+        self._note_done(len(pairs) - len(unsure))
         for key, one, other in self._read({key: pairs[key] for key in unsure}, hists=True):
             self._measure(key, pairs[key], one, other, hists=True)
 
@@ -112,6 +123,11 @@ class _Comparing:
             Compared(key, other, one, verdict)
             for (key, (other, one, _)), verdict in zip(found.items(), judged, strict=True)
         ]
+
+    def _note_done(self, halves: int) -> None:
+        """A series is done in two halves: its statistics, and its histograms where these are read."""
+        self._halves += halves
+        self._tell(self._halves)
 
     def _more(self, key: Key, one: Apart, more: Array | None) -> Array | None:
         """What is allowed besides; at an output also what weights did to it whose gradients are noise."""
@@ -153,6 +169,7 @@ class _Comparing:
         elif key.kind == "output":
             self._outputs[key] = one.steps, rms(one)
         self._found[key] = other, measured, more
+        self._note_done(1)
         return len(measured) > 0 and not bool(measured.by_bits.all()) and key.kind != SCALAR
 
     def _step_of_dtype(self, key: Key, other: Key) -> float:

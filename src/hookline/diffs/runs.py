@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -33,6 +33,7 @@ def diff_runs(
     atol: Given = None,
     map: Any = None,
     where: str | None = None,
+    tell: Callable[[float], None] = lambda share: None,
 ) -> Diff:
     """Where two stored runs part: the first step, and in that step the first site in the order of the data.
 
@@ -40,7 +41,7 @@ def diff_runs(
     allowed is rounding of the dtype and what a training can make of it. `rtol` and `atol` (numbers, or
     {glob: number}) come before both: statistics are then compared with these. `map` tells which site of A is which
     of B, `where` which sites of A are looked at. `sites` has each series once: at the first step at which it
-    differs, or where it is furthest apart.
+    differs, or where it is furthest apart. `tell` is told the share that is done; what it raises ends the work.
     """
     tolerances = checked_tolerance("rtol", rtol), checked_tolerance("atol", atol)
     with ExitStack() as opened:
@@ -53,7 +54,7 @@ def diff_runs(
         if not set(one.steps) & set(other.steps):
             raise RunError(f"the runs have no step in common: {_steps(one)}, {_steps(other)}.")
         pairs = paired(one, other, as_map(map), where)
-        compared = compare(one, other, pairs.pairs, tolerances)
+        compared = compare(one, other, pairs.pairs, tolerances, tell)
         if not compared:
             raise RunError("the runs have no row in common: no site has a row of the same step in both.")
         scalars = parted(one.run.scalars(), other.run.scalars())

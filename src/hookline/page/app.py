@@ -14,14 +14,18 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from hookline.bundle import SHARED
+from hookline.bundle import SHARED, modules
+from hookline.diffs import report as diff_report
 from hookline.errors import HooklineError, InvalidArgument
 from hookline.page import queries
+from hookline.page.comparing import Comparisons, as_bytes, asked_in
 from hookline.page.verdicts import Verdicts
 from hookline.page.viewed import ViewedRun
 from hookline.runs.folder import RunFolder
 
 STATIC = Path(__file__).parent / "static"
+COMPARING = "comparing.js"
+"""The script that shows the diff of two runs."""
 TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 LONGEST_QUESTION = 64 << 10
 LONGEST_NAME = 1000
@@ -34,12 +38,20 @@ MOST_STREAMS = 32
 Ask = Callable[[ViewedRun, dict[str, Any]], dict[str, Any]]
 
 
+class Json(JSONResponse):
+    """JSON in ASCII: a sentence may name a path that is no text, which UTF-8 could not carry."""
+
+    def render(self, content: Any) -> bytes:
+        return as_bytes(content)
+
+
 class Pages:
     """The handlers; `closing` ends the streams, which would otherwise go on for ever."""
 
     def __init__(self, shelf: RunFolder[ViewedRun]) -> None:
         self.shelf = shelf
         self.verdicts = Verdicts(shelf)
+        self.comparisons = Comparisons(shelf)
         self.closing = False
         self._streams = 0
 
@@ -52,6 +64,7 @@ class Pages:
                 Route("/api/runs", self._runs),
                 Route("/api/run", self._run),
                 *(Route(f"/api/{name}", self._asked(ask), methods=["POST"]) for name, ask in questions.items()),
+                Route("/api/diff", self._diff, methods=["POST"]),
                 Route("/api/events", self._events),
             ],
             exception_handlers={HooklineError: _refused},
@@ -59,13 +72,13 @@ class Pages:
 
     async def _runs(self, request: Request) -> Response:
         brief = "brief" in request.query_params  # who wants names only has nobody look at all runs
-        return JSONResponse(await run_in_threadpool(self._list, not brief))
+        return Json(await run_in_threadpool(self._list, not brief))
 
     async def _run(self, request: Request) -> Response:
         def answer() -> dict[str, Any]:
             return queries.describe(self.shelf.run(_name(request.query_params.get("run"))), FIRST_READ)
 
-        return JSONResponse(await run_in_threadpool(answer))
+        return Json(await run_in_threadpool(answer))
 
     def _asked(self, ask: Ask) -> Callable[[Request], Awaitable[Response]]:
         async def handler(request: Request) -> Response:
@@ -77,16 +90,23 @@ class Pages:
                     run.catch_up(FIRST_READ)
                 return ask(run, question)
 
-            return JSONResponse(await run_in_threadpool(answer))
+            return Json(await run_in_threadpool(answer))
 
         return handler
+
+    async def _diff(self, request: Request) -> Response:
+        question = await _question(request)
+        sides = {side: _name(question.get(side)) for side in ("a", "b")}
+        asked, of, seen = asked_in({**question, **sides})
+        answer = await run_in_threadpool(lambda: self.comparisons.answer(asked, of, seen=seen))
+        return Response(answer, media_type="application/json")
 
     async def _events(self, request: Request) -> Response:
         names = [_name(name) for name in request.query_params.getlist("run")]
         if len(names) > 2:
             raise InvalidArgument("a stream tells of two runs at most.")
         if self._streams >= MOST_STREAMS:
-            return JSONResponse({"error": "too many pages are open"}, 429)
+            return Json({"error": "too many pages are open"}, 429)
         runs = [await run_in_threadpool(self.shelf.run, name) for name in names]
         return StreamingResponse(self._stream(runs), media_type="text/event-stream")
 
@@ -142,15 +162,21 @@ def _news_of(run: ViewedRun) -> dict[str, Any]:
 
 
 async def _index(request: Request) -> Response:
-    """The page; it names all scripts, so that a browser does not find them one by one."""
-    names = sorted(name for name in _files() if name.endswith(".js"))
-    preloads = "".join(f'<link rel="modulepreload" href="/{name}" />\n' for name in names)
-    return HTMLResponse((SHARED / "index.html").read_text().replace("</head>", f"{preloads}</head>"))
+    """The page of runs, or of a diff; it names all its scripts, or a browser would find them one by one."""
+    files = _files()
+    script, styles = (COMPARING, [diff_report.STYLE]) if "diff" in request.query_params else ("app.js", [])
+    links = [f'<link rel="stylesheet" href="/{name}" />' for name in styles]
+    links += [
+        f'<link rel="modulepreload" href="/{name}" />' for name in sorted(modules(script, files.__getitem__))
+    ]
+    page = (SHARED / "index.html").read_text().replace('src="/app.js"', f'src="/{script}"')
+    return HTMLResponse(page.replace("</head>", "\n".join([*links, "</head>"])))
 
 
 def _files() -> dict[str, Path]:
-    """The files of the page, those among them that all pages share, by name."""
-    return {path.name: path for folder in (SHARED, STATIC) for path in folder.iterdir() if path.suffix in TYPES}
+    """The files of the page by name: its own, those of diffs, and those that all pages share."""
+    folders = (SHARED, diff_report.STATIC, STATIC)
+    return {path.name: path for folder in folders for path in folder.iterdir() if path.suffix in TYPES}
 
 
 def _file(path: Path) -> Callable[[Request], Awaitable[Response]]:
@@ -185,4 +211,4 @@ async def _question(request: Request) -> dict[str, Any]:
 
 
 async def _refused(request: Request, error: Exception) -> Response:
-    return JSONResponse({"error": str(error)}, 400 if isinstance(error, InvalidArgument) else 404)
+    return Json({"error": str(error)}, 400 if isinstance(error, InvalidArgument) else 404)

@@ -136,6 +136,7 @@ class Server:
         self._shelf.stop()
         self._thread.join()
         self._pages.verdicts.stop()
+        self._pages.comparisons.stop()
         self._shelf.close()
         if self._door is not None:
             self._door.remove()

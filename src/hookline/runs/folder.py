@@ -7,11 +7,11 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from hookline.errors import RunError
+from hookline.errors import RunError, printable
 from hookline.runfiles.opening import run_files
 from hookline.runfiles.reader import Reader
 from hookline.runs.columns import Held
@@ -20,11 +20,13 @@ from hookline.runs.state import FILES, SILENT, facts, state_of
 
 DEEPEST = 4
 MOST_RUNS = 1000
+SHOWN = 8
 MOST_OPEN = 6
 """So many runs stay in memory; the one that was asked for longest ago goes first."""
 
 
 Opened = TypeVar("Opened", bound=OpenRun)
+Stamp = list[tuple[str, int, int]]
 
 
 class RunFolder(Generic[Opened]):
@@ -56,19 +58,38 @@ class RunFolder(Generic[Opened]):
             relative = here.relative_to(self.folder)
             folders[:] = sorted(name for name in folders if not name.startswith("."))
             if any(here.glob(FILES)):
-                found[relative.as_posix() if relative.parts else self.folder.resolve().name] = here
+                found[_text(relative.as_posix() if relative.parts else self.folder.resolve().name)] = here
             if len(relative.parts) >= DEEPEST or len(found) >= MOST_RUNS:
                 folders.clear()
         return found
+
+    def path(self, name: str) -> Path:
+        """The folder of the run of that name; RunError where there is none."""
+        names = self.names()
+        if name not in names:
+            shown = ", ".join(repr(one) for one in list(names)[:SHOWN]) + (", ..." if len(names) > SHOWN else "")
+            there = f"It has {len(names)}: {shown}." if names else "It has none yet."
+            raise RunError(f"there is no run of that name in the folder: {printable(repr(name))}. {there}")
+        return names[name]
+
+    def now(self, name: str) -> tuple[Stamp, dict[str, Any]]:
+        """What the files of a run are by now, and what is told of it in a list; RunError where it can't be read.
+
+        Files to which something was written give another stamp.
+        """
+        path = self.path(name)
+        stamp, told = _stamp(path), self._glance(name, path)
+        if told is None:
+            raise RunError(f"the run {name!r} is just being made, and has nothing in it yet. Look again soon.")
+        if "error" in told:
+            raise RunError(f"the run {name!r} can't be read: {told['error']}")
+        return stamp, told
 
     def run(self, name: str) -> Opened:
         """The run of that name; RunError where there is none."""
         with self._lock:
             if name not in self._open:
-                path = self.names().get(name)
-                if path is None:
-                    raise RunError("there is no run of that name in the folder.")
-                self._open[name] = self._opens(path, name, self._held)
+                self._open[name] = self._opens(self.path(name), name, self._held)
             self._open.move_to_end(name)
             while len(self._open) > MOST_OPEN:
                 self._open.popitem(last=False)[1].close()
@@ -83,21 +104,19 @@ class RunFolder(Generic[Opened]):
 
     def _glance(self, name: str, path: Path) -> dict[str, Any] | None:
         """None for a run that is just being made. Files are opened only when they have changed."""
-        parts = sorted(part for ending in ("", "-wal") for part in path.glob(FILES + ending))
-        stats = [part.lstat() for part in parts]
-        if not stats:
+        key = _stamp(path)
+        if not key:
             return None
-        key = [(part.name, stat.st_size, stat.st_mtime_ns) for part, stat in zip(parts, stats, strict=True)]
         known, facts_of = self._glances.get(path, (None, {}))
         if known != key:
             facts_of = _seen(path)
             self._glances[path] = key, facts_of
-        if facts_of.get("empty") and time.time() - min(stat.st_mtime for stat in stats) < SILENT:
+        if facts_of.get("empty") and time.time() - min(when for _, _, when in key) / 1e9 < SILENT:
             return None
         if "error" in facts_of:
             return {"name": name, **facts_of}
         told = {field: value for field, value in facts_of.items() if field != "meta"}
-        size = sum(stat.st_size for stat in stats)
+        size = sum(each for _, each, _ in key)
         return {"name": name, **told, "bytes": size, **state_of(facts_of["meta"], path)}
 
     def stop(self) -> None:
@@ -108,6 +127,25 @@ class RunFolder(Generic[Opened]):
         with self._lock:
             while self._open:
                 self._open.popitem()[1].close()
+
+
+def _text(name: str) -> str:
+    """A name as text: bytes of a file's name that are no UTF-8 are written as they are in Python.
+
+    >>> _text("run\\udcff")
+    'run\\\\xff'
+    """
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
+def _stamp(path: Path) -> Stamp:
+    """(name, size, time of the last change) of each file of a run."""
+    found: Stamp = []
+    for part in sorted(part for ending in ("", "-wal") for part in path.glob(FILES + ending)):
+        with suppress(FileNotFoundError):  # a journal goes when its run ends
+            stat = part.lstat()
+            found.append((part.name, stat.st_size, stat.st_mtime_ns))
+    return found
 
 
 def _seen(path: Path) -> dict[str, Any]:

@@ -23,7 +23,7 @@ export function labelled(label, control, kind = "field") {
 }
 
 export function select(label, options, value, change) {
-  const id = `choose-${label.toLowerCase().replaceAll(" ", "-")}`;
+  const id = `choose-${label.toLowerCase().replaceAll(/\W+/g, "-")}`;
   const field = h("select", { id, onchange: () => change(field.value) });
   for (const [key, text] of options) field.append(h("option", { value: key, selected: key === value }, text));
   return labelled(label, field);

@@ -226,9 +226,15 @@ export function pointsOf(places, numbers, byStep) {
   return [...steps.entries()]
     .sort((a, b) => a[0] - b[0])
     .map(([x, some]) => {
-      const worst = some.reduce((a, b) => (badness(b.place) > badness(a.place) ? b : a));
+      const worst = some.reduce((a, b) => (isWorse(b.place, a.place) ? b : a));
       return { ...worst, x, others: some.filter((one) => one !== worst).map(({ place }) => place) };
     });
+}
+
+/** Where nothing is tolerated, all that differs is infinitely beyond it: there the error itself tells. */
+function isWorse(one, other) {
+  const [a, b] = [badness(one), badness(other)];
+  return a === b ? one.error > other.error : a > b;
 }
 
 /** All numbers that a logarithm can show, with room around them. */

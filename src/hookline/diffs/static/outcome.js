@@ -90,7 +90,7 @@ export function counted(view) {
   const shown = [...counts].sort(([a], [b]) => order.indexOf(a) - order.indexOf(b));
   const items = shown.map(([verdict, count]) => h("div", {}, h("dt", {}, verdictBadge(verdict), ` ${whole(count)}`), h("dd", {}, wordOf(verdict).means)));
   const more = view.data.every - view.places.length;
-  return h("div", {}, h("dl", { class: "meanings" }, ...items), more > 0 ? h("p", { class: "hint" }, `This report has ${whole(view.places.length)} of ${whole(view.data.every)} places: the worst of each step and the first that differ.`) : null);
+  return h("div", {}, h("dl", { class: "meanings" }, ...items), more > 0 ? h("p", { class: "hint" }, `Shown are ${whole(view.places.length)} of ${whole(view.data.every)} places: the worst of each step and the first that differ.`) : null);
 }
 
 /** What only one side has, or what is not alike otherwise, with the reason; many of a kind are folded. */

@@ -8,6 +8,7 @@ import { isDark, onTheme } from "./theme.js";
 
 const FEW_ROWS = 60; // so many are shown unfolded
 const UNFOLDED = 12; // of more, so many that differ are
+const DECADES_OF_COLOUR = 4; // where nothing is tolerated, the error itself is the colour, from the largest down
 
 // From just beyond the tolerance to far beyond it.
 const HOT = ["#ffe08a", "#fdb863", "#f2705b", "#d43d51", "#9c1c4b"];
@@ -23,6 +24,7 @@ export class Pair {
     this.root = treeOf(places);
     this.sides = [false, true].filter((backward) => places.some((place) => isBackward(place) === backward));
     this.#turn(names.first === null ? this.sides[0] : isBackward(places[names.first]));
+    this.largest = Math.max(0, ...places.map(({ error }) => error).filter(Number.isFinite));
     this.hottest = Math.max(2, ...places.map((place) => badness(place)).filter(Number.isFinite));
     this.body = h("div", { role: "rowgroup" });
     const head = h("div", { role: "row", class: "pair-row pair-head" }, ...[`A: ${names.a}`, byStep ? "first at" : "error", `B: ${names.b}`].map((text, n) => h("div", { role: "columnheader", class: n === 1 ? "heat-cell" : "" }, text)));
@@ -190,7 +192,9 @@ export class Pair {
   #share(place) {
     if (place.verdict !== "different") return { missing: 0.1, extra: 0.1 }[place.verdict] ?? 0.7;
     const bad = badness(place);
-    return Number.isFinite(bad) ? (bad - 1.3) / Math.max(this.hottest - 1.3, 0.1) : 1;
+    if (Number.isFinite(bad)) return (bad - 1.3) / Math.max(this.hottest - 1.3, 0.1);
+    if (!Number.isFinite(place.error)) return 1;
+    return place.error > 0 ? Math.max(0, 1 + Math.log10(place.error / this.largest) / DECADES_OF_COLOUR) : 0;
   }
 
   #chosen(node) {

@@ -119,8 +119,8 @@ export class PlaceView {
   #values(place, picture) {
     if (!picture) {
       const alone = place.verdict === "missing" || place.verdict === "extra";
-      const why = alone ? "Only one side has this place." : differs(place) ? "The values of this place are not in this report: it has those of the first places that differ." : "The values of this place are not in this report: it has those of places that differ, and of a few before the first.";
-      return [h("p", { class: "hint" }, this.view.data.hasPictures || alone ? why : "There are no values in this report: what was compared has statistics only.")];
+      const why = alone ? "Only one side has this place." : differs(place) ? "The values of this place are not shown: those of the first places that differ are." : "The values of this place are not shown: those of places that differ are, and of a few before the first.";
+      return [h("p", { class: "hint" }, this.view.data.hasPictures || alone ? why : "There are no values to show: what was compared has statistics only.")];
     }
     return [this.#largest(place, picture), this.#maps(place, picture), this.#spread(picture), this.#numbers(picture)];
   }

@@ -1,5 +1,6 @@
 // list: the runs in the folder.
 
+import { Chooser } from "./chooser.js";
 import { fill, h, moment, short, size, span, whole } from "./dom.js";
 import { briefly } from "./verdict.js";
 import { STATES } from "./words.js";
@@ -16,38 +17,44 @@ export function took(run) {
   return span(Math.max(seconds, 0));
 }
 
-export function showList(page, { runs, waiting }) {
-  const body = runs.length
-    ? h(
-        "div",
-        { class: "scroll runs", tabindex: "0", role: "region", "aria-label": "Runs" },
-        h(
-          "table",
-          {},
-          h(
-            "thead",
-            {},
-            h(
-              "tr",
-              {},
-              ...["Run", "Verdict", "Last loss", "State", "Model", "Last step", "Layers", "Started", "Took", "Size"].map((text) =>
-                h("th", { scope: "col" }, text),
-              ),
-            ),
-          ),
-          h("tbody", {}, ...runs.map(row)),
-        ),
-      )
-    : h(
-        "div",
-        { class: "blank" },
-        h("h2", {}, waiting ? "Waiting for the folder" : "No run here yet"),
-        waiting ? h("p", {}, "There is no folder ", h("code", {}, waiting), " yet. Its runs appear here when it is made.") : null,
-        h("p", {}, "Keep a run with this line around a training loop; it appears here when it begins:"),
-        h("pre", {}, 'with hookline.watch(model, to="runs/a"):\n    train()'),
-      );
-  const count = runs.length === 1 ? "1 run" : `${runs.length} runs`;
-  fill(page, h("section", { class: "facts" }, h("h1", {}, "Runs"), h("p", { class: "lead" }, count)), body);
+export class RunList {
+  constructor(page) {
+    this.count = h("p", { class: "lead" });
+    this.chooser = new Chooser();
+    this.body = h("div", {});
+    fill(page, h("section", { class: "facts" }, h("h1", {}, "Runs"), this.count), this.chooser.element, this.body);
+  }
+
+  show({ runs, waiting }) {
+    fill(this.count, runs.length === 1 ? "1 run" : `${runs.length} runs`);
+    this.chooser.show(runs);
+    fill(this.body, runs.length ? tableOf(runs) : nothing(waiting));
+  }
+
+  /** Whether a link of the list has the focus, which it would lose if the list were made anew. */
+  isRead() {
+    return this.body.querySelector("a:focus") !== null;
+  }
+}
+
+function tableOf(runs) {
+  const heads = ["Run", "Verdict", "Last loss", "State", "Model", "Last step", "Layers", "Started", "Took", "Size"];
+  return h(
+    "div",
+    { class: "scroll runs", tabindex: "0", role: "region", "aria-label": "Runs" },
+    h("table", {}, h("thead", {}, h("tr", {}, ...heads.map((text) => h("th", { scope: "col" }, text)))), h("tbody", {}, ...runs.map(row))),
+  );
+}
+
+function nothing(waiting) {
+  return h(
+    "div",
+    { class: "blank" },
+    h("h2", {}, waiting ? "Waiting for the folder" : "No run here yet"),
+    waiting ? h("p", {}, "There is no folder ", h("code", {}, waiting), " yet. Its runs appear here when it is made.") : null,
+    h("p", {}, "Keep a run with this line around a training loop; it appears here when it begins:"),
+    h("pre", {}, 'with hookline.watch(model, to="runs/a"):\n    train()'),
+  );
 }
 
 /** A loss that is not finite comes as text. */

@@ -2,6 +2,7 @@
 
 import { BoxesSection, FlowSection } from "./atstep.js";
 import { badge } from "./badge.js";
+import { diffAddress } from "./chooser.js";
 import { Choice } from "./choice.js";
 import { fill, h, labelled, later, select, siteName, whole } from "./dom.js";
 import { showFacts, showTitle } from "./facts.js";
@@ -87,6 +88,9 @@ export class RunView {
   async #findOthers() {
     const { runs } = await this.source.list(true);
     this.others = runs.filter((run) => run.name !== this.name && !run.error);
+    const [, other] = this.runs;
+    this.parting.hidden = !this.others.length;
+    fill(this.parting, h("a", { href: diffAddress(this.name, other?.name) }, other ? "Diff: where these two runs part" : "Compare with another run: where do they part?"));
     this.#controls();
   }
 
@@ -191,6 +195,7 @@ export class RunView {
   #build() {
     this.title = h("section", { class: "title", "aria-label": "The run" });
     this.facts = h("section", { class: "facts", "aria-label": "Facts of the run" });
+    this.parting = h("p", { class: "parting", hidden: true });
     this.verdict = new Verdict(this);
     this.training = new TrainingSection(this);
     this.tree = new Tree((under) => this.choose({ under }));
@@ -221,7 +226,7 @@ export class RunView {
     this.atStep = [new FlowSection(this), new BoxesSection(this)];
     const parts = [...this.sections, ...this.atStep].map((section) => section.element);
     this.charts = h("div", { class: "charts" }, this.controls, ...parts.slice(0, 3), slider, ...parts.slice(3));
-    fill(this.main, this.title, this.verdict.element, this.facts, this.training.element, h("div", { class: "layout" }, layers, this.charts));
+    fill(this.main, this.title, this.parting, this.verdict.element, this.facts, this.training.element, h("div", { class: "layout" }, layers, this.charts));
   }
 
   #slider() {

@@ -47,6 +47,11 @@ export class ServerSource {
     return (await this.#ask("at", step === null ? { run, series, finite } : { run, series, step })).rows;
   }
 
+  /** The diff of two runs, or how far it is: {state: "ready", "working", "failed" or "seen", ...}. */
+  diff(question) {
+    return this.#ask("diff", question);
+  }
+
   #ask(what, question) {
     const headers = { "Content-Type": "application/json" };
     return fetch(`/api/${what}`, { method: "POST", headers, body: JSON.stringify(question) }).then(answered);
