@@ -387,7 +387,7 @@ def test_nothing_on_a_side():
 
 @settings(deadline=None)
 @given(st.booleans())
-def test_two_thousand_places_take_less_than_two_seconds(alike):
+def test_two_thousand_places_are_aligned_in_seconds(alike):
     def side(letter):
         return [
             Entry(
@@ -401,7 +401,8 @@ def test_two_thousand_places_take_less_than_two_seconds(alike):
         ]
 
     a, b = side("a"), side("b")[:-7]
-    start = time.perf_counter()
+    start = time.process_time()
     found = align(a, b)
-    took = time.perf_counter() - start
-    assert len(found.pairs) == 1993 and took < 2, took
+    took = time.process_time() - start
+    assert len(found.pairs) == 1993
+    assert took < 10, took  # 0.5 s on a quiet machine; comparing each with each in Python takes minutes
