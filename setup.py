@@ -36,7 +36,7 @@ class BuildLibrary(build_ext):
 kernel = Extension(
     "hookline.lines._kernel",
     sources=["src/hookline/lines/_kernel.c"],
-    depends=[f"src/hookline/lines/_kernel{part}.h" for part in ("", "_avx2", "_bits", "_blocks", "_layout")],
+    depends=[f"src/hookline/lines/_kernel{part}.h" for part in ("", "_avx2", "_avx512", "_bits", "_blocks", "_layout", "_slots")],
     extra_compile_args=[*FLAGS, *BARE],
     optional=True,
     py_limited_api=STABLE,

@@ -1,4 +1,4 @@
-"""The laws of the kernel over random values: on both of its levels, against sums without rounding."""
+"""The laws of the kernel over random values: on each of its levels, against sums without rounding."""
 
 import math
 
@@ -15,7 +15,7 @@ DTYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
 ODD = [0.0, -0.0, math.nan, math.inf, -math.inf, 1e-40, -1e-44, 5e-324, 6e-8, 0.05, -0.05]
 
 
-@pytest.fixture(params=["avx2", "baseline"], autouse=True)
+@pytest.fixture(params=["avx512", "avx2", "baseline"], autouse=True)
 def way(request):
     with kernel.using(request.param) as name:
         if name != kernel.WAYS[request.param]:

@@ -7,9 +7,10 @@
 #include "_kernel_bits.h"
 #include "_kernel_blocks.h"
 #include "_kernel_layout.h"
+#include "_kernel_slots.h"
 
 typedef struct {
-    int dtype, avx2;
+    int dtype, avx2, avx512; /* these are the levels that may be used */
     const char *less;  /* what is subtracted, value by value; NULL for nothing */
     Header *out;
     int64_t *hist;     /* where counts go at once; NULL without a histogram */
@@ -18,6 +19,10 @@ typedef struct {
 #ifdef HAVE_AVX2_PATH
     Pairs *pairs; /* the same with AVX2 */
     double shift; /* for the moments of the next block */
+#endif
+#ifdef HAVE_AVX512_PATH
+    Slots *slots;  /* with AVX-512 */
+    int not_clean; /* whether the last block had a NaN or Inf */
 #endif
 } Job;
 
@@ -171,8 +176,6 @@ static void take_halves(Job *job, const void *data, int n) {
 
 #ifdef HAVE_AVX2_PATH
 
-#define STRANGE 16 /* of so many values one outside of the window: then it is not the right one */
-
 /* Into the histogram; the zeros come at the end. */
 AVX2 INLINE void count_avx2(Job *job, const void *x, int n, int dtype, const Block *b) {
     const int in_pairs = job->pairs && job->pairs->is_open, whole = WHOLE(n);
@@ -227,10 +230,61 @@ AVX2 static void take_f32_avx2(Job *job, const void *x, int n) { take_avx2(job, 
 AVX2 static void take_f16_avx2(Job *job, const void *x, int n) { take_avx2(job, x, n, F16); }
 AVX2 static void take_bf16_avx2(Job *job, const void *x, int n) { take_avx2(job, x, n, BF16); }
 
+#ifdef HAVE_AVX512_PATH
+#define ABOVE_ONE 2 /* keys that slots have above the largest value so far, if there are more to come */
+
+AVX512 INLINE void count_avx512(Job *job, const void *x, int n, int dtype, const Block *b, int64_t zeros) {
+    Slots *slots = job->slots;
+    if (b->min == 0 && b->max == 0) return; /* zeros come at the end */
+    if (!slots->is_open) open_slots(slots, b, dtype, n == BLOCK ? ABOVE_ONE : 0);
+    if (count_in_slots(slots, x, n, dtype, zeros, job->hist)) return;
+    fold_slots(slots, dtype, job->hist); /* the next block finds a window of its own */
+    count_avx2(job, x, n, dtype, b);
+}
+
+AVX512 INLINE void take_avx512(Job *job, const void *x, int n, int dtype) {
+    const Form form = form_of(dtype);
+    uint32_t copy[BLOCK], bits = 0;
+    int64_t nan = 0, gone = 0, zeros;
+    Block b;
+    if (!job->not_clean) {
+        block_512(x, n, dtype, job->shift, &b);
+        job->not_clean = !isfinite(b.s2);
+    }
+    if (job->not_clean) { /* as `cleaned`; the next block most often is to be cleaned, too */
+        if (dtype == F32)
+            bits = clean_32_avx512(x, n, form.inf, copy, &nan, &gone);
+        else
+            bits = clean_16_avx512(x, n, (uint16_t)form.inf, copy, &nan, &gone);
+        job->not_clean = gone > 0;
+        x = copy;
+        block_512(x, n, dtype, gone ? widened(bits, dtype) : job->shift, &b);
+    }
+    zeros = b.zeros;
+    if (gone) {
+        float stand_in = widened(bits, dtype);
+        without(&b, stand_in, widened(form.limit, dtype), nan, gone);
+        if (job->hist && stand_in != 0) job->hist[bin_of(stand_in)] -= gone;
+    } else if (is_far_from_mean(&b, n)) {
+        block_512(x, n, dtype, b.shift + b.s1 / n, &b);
+        job->shift = b.shift; /* the next block's mean is most often near it */
+    }
+    add(job->out, &b);
+    if (job->hist) count_avx512(job, x, n, dtype, &b, zeros);
+}
+
+AVX512 static void take_f32_avx512(Job *job, const void *x, int n) { take_avx512(job, x, n, F32); }
+AVX512 static void take_f16_avx512(Job *job, const void *x, int n) { take_avx512(job, x, n, F16); }
+AVX512 static void take_bf16_avx512(Job *job, const void *x, int n) { take_avx512(job, x, n, BF16); }
+#endif
+
 /* Zeros are known by now; bins that no value of the dtype is in had what was counted elsewhere. */
 static void settle(Job *job) {
     const Form form = form_of(job->dtype);
     const int unused = (int)(form.inf >> form.shift) + form.bias + TO_BIN;
+#ifdef HAVE_AVX512_PATH
+    if (job->slots && job->slots->is_open) fold_slots(job->slots, job->dtype, job->hist);
+#endif
     if (job->pairs && job->pairs->is_open) fold_pairs(job->pairs, job->dtype, job->hist);
     job->hist[ZERO_BIN] = job->out->zeros;
     job->hist[ZERO_BIN + unused] = job->hist[ZERO_BIN - unused] = 0;
@@ -243,6 +297,10 @@ static int size_of(int dtype) { return dtype == F64 ? 8 : dtype == F32 ? 4 : 2; 
 typedef void (*Take)(Job *, const void *, int);
 
 static Take take_of(const Job *job) {
+#ifdef HAVE_AVX512_PATH
+    static const Take avx512[] = {[F32] = take_f32_avx512, [F16] = take_f16_avx512, [BF16] = take_bf16_avx512};
+    if (job->avx512 && job->dtype != F64) return avx512[job->dtype];
+#endif
 #ifdef HAVE_AVX2_PATH
     static const Take avx2[] = {[F32] = take_f32_avx2, [F16] = take_f16_avx2, [BF16] = take_bf16_avx2};
     if (job->avx2 && job->dtype != F64) return avx2[job->dtype];
@@ -261,11 +319,17 @@ static void make_room(Job *job) {
 #ifdef HAVE_AVX2_PATH
     if (job->pairs && job->pairs->is_open && job->pairs->counted > full) fold_pairs(job->pairs, job->dtype, job->hist);
 #endif
+#ifdef HAVE_AVX512_PATH
+    if (job->slots->is_open && job->slots->counted > full) fold_slots(job->slots, job->dtype, job->hist);
+#endif
 }
 
 typedef void (*Subtract)(const void *, const void *, int, void *);
 
 static Subtract subtract_of(const Job *job) {
+#ifdef HAVE_AVX512_PATH
+    if (job->avx512 && job->dtype == F32) return subtract_f32_avx512;
+#endif
 #ifdef HAVE_AVX2_PATH
     static const Subtract avx2[] = {
         [F32] = subtract_f32_avx2, [F64] = subtract_f64, [F16] = subtract_f16_avx2, [BF16] = subtract_bf16_avx2};
@@ -288,6 +352,11 @@ static void take(Job *job, const char *data, int64_t n) {
     const Subtract subtract = subtract_of(job);
     const int bytes = size_of(job->dtype), aligned = is_aligned(data, job->dtype);
     Values made; /* it never leaves the cache */
+#ifdef HAVE_AVX512_PATH
+    Slots slots;
+    slots.is_open = 0;
+    job->slots = &slots;
+#endif
     for (int64_t at = 0; at < n; at += BLOCK) {
         int count = n - at < BLOCK ? (int)(n - at) : BLOCK;
         const void *block = data + at * bytes;
@@ -307,10 +376,18 @@ static void take(Job *job, const char *data, int64_t n) {
 #endif
 }
 
+static void set_way(Job *job, int how) {
+    job->dtype = DTYPE_OF(how);
+    job->avx2 = LEVEL_OF(how) >= AVX2_LEVEL;
+    job->avx512 = LEVEL_OF(how) >= AVX512_LEVEL;
+}
+
 static Job begin(Header *out, int how) {
     *out = (Header){.min = INFINITY, .max = -INFINITY};
     int64_t *hist = WITH_HISTOGRAM(how) ? HIST(out) : NULL;
-    return (Job){.dtype = DTYPE_OF(how), .avx2 = LEVEL_OF(how) == AVX2_LEVEL, .out = out, .hist = hist};
+    Job job = {.out = out, .hist = hist};
+    set_way(&job, how);
+    return job;
 }
 
 /* torch.set_flush_denormal makes the processor take denormals for zeros; here they count as what they are. To set its mode
@@ -334,7 +411,13 @@ API int hookline_abi(void) { return ABI * 10000 + BINS; }
 
 API int hookline_best_level(void) {
 #ifdef HAVE_AVX2_PATH
-    __builtin_cpu_init();
+    __builtin_cpu_init(); /* asks the system, too, whether it keeps such registers */
+#ifdef HAVE_AVX512_PATH
+#define HAS(feature) __builtin_cpu_supports(feature)
+    if (HAS("avx2") && HAS("fma") && HAS("f16c") && HAS("avx512f") && HAS("avx512bw") && HAS("avx512dq") && HAS("avx512vl") &&
+        HAS("avx512vbmi") && HAS("avx512bitalg") && HAS("avx512vpopcntdq") && HAS("gfni"))
+        return AVX512_LEVEL;
+#endif
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c"))
         return AVX2_LEVEL;
 #endif
@@ -365,7 +448,7 @@ static void take_in_pairs(Job *job, const char *data, int64_t n) {
 static void take_all(Job *job, const char *data, int64_t n) {
 #ifdef HAVE_AVX2_PATH
     if (job->avx2 && job->dtype != F64) {
-        if (job->hist && n >= MANY)
+        if (job->hist && n >= MANY && !job->avx512)
             take_in_pairs(job, data, n);
         else
             take(job, data, n);
@@ -472,7 +555,7 @@ API int hookline_reduce_strided(
 /* The fingerprint of the bits of n values behind each other, or of n bytes; `out` has room for it. */
 API void hookline_fingerprint(const void *data, int64_t n, int how, uint64_t *out) {
     const int bytes = DTYPE_OF(how) == BYTES ? 1 : size_of(DTYPE_OF(how));
-    *out = fingerprint(data, n * bytes, LEVEL_OF(how) == AVX2_LEVEL);
+    *out = fingerprint(data, n * bytes, LEVEL_OF(how) >= AVX2_LEVEL);
 }
 
 /* The same for any layout of up to MAX_DIMS dims, strides in values; with the arguments of hookline_reduce_strided, in
@@ -481,7 +564,7 @@ API int hookline_fingerprint_strided(
     const void *data, int dims, const int64_t *size, const int64_t *stride, int unused, int how, char *out) {
     (void)unused;
     if (dims > MAX_DIMS) return 1;
-    uint64_t found = fingerprint_strided(data, dims, size, stride, size_of(DTYPE_OF(how)), LEVEL_OF(how) == AVX2_LEVEL);
+    uint64_t found = fingerprint_strided(data, dims, size, stride, size_of(DTYPE_OF(how)), LEVEL_OF(how) >= AVX2_LEVEL);
     memcpy(out, &found, sizeof found);
     return 0;
 }
@@ -489,7 +572,8 @@ API int hookline_fingerprint_strided(
 /* And of the differences of two such memories, as hookline_reduce_difference makes them. */
 API int hookline_fingerprint_difference(const void *data, const void *less, int64_t n, int how, uint64_t *out) {
     if (FLUSHES || !is_aligned(data, DTYPE_OF(how)) || !is_aligned(less, DTYPE_OF(how))) return 1;
-    Job job = {.dtype = DTYPE_OF(how), .avx2 = LEVEL_OF(how) == AVX2_LEVEL};
+    Job job = {0};
+    set_way(&job, how);
     const Subtract subtract = subtract_of(&job);
     const int64_t bytes = size_of(job.dtype), full = 8 * WORDS / bytes;
     Values made;
@@ -522,7 +606,7 @@ AVX2 static double read_avx2(const float *x, int64_t n) {
 
 API double hookline_read_pass(const float *x, int64_t n) {
 #ifdef HAVE_AVX2_PATH
-    if (hookline_best_level() == AVX2_LEVEL) return read_avx2(x, n);
+    if (hookline_best_level() >= AVX2_LEVEL) return read_avx2(x, n);
 #endif
     float lanes[16] = {0};
     for (int64_t i = 0; i + 16 <= n; i += 16)

@@ -1,0 +1,169 @@
+/* One block with AVX-512, of fp32, fp16 or bf16 as they lie in memory; its histogram is in _kernel_slots.h.
+
+   - Moments as with AVX2: in double, about 0, or about the mean where that is far away.
+   - Only two ports of a processor work on 512 bits, and they are what limits. So comparisons give a bit for each value,
+     which is stored, by other ports, and counted at the end of the block.
+   - What is left at the end of a tensor is taken by the same code, with the other lanes masked. */
+#ifndef HOOKLINE_AVX512_H
+#define HOOKLINE_AVX512_H
+
+#include "_kernel_avx2.h"
+
+#ifdef HAVE_AVX512_PATH
+
+#define WIDE 32 /* values that a loop takes at a time */
+#define ALL 0xffffffffu
+
+SUBTRACT(subtract_f32_avx512, float, AS_IT_IS, AS_IT_IS, AVX512)
+CLEAN(clean_16_avx512, uint16_t, AVX512)
+CLEAN(clean_32_avx512, uint32_t, AVX512)
+
+/* The first n of WIDE values, as bits; and the same of values whose even ones come first. */
+INLINE uint32_t first_of(int n) { return n >= WIDE ? ALL : (1u << n) - 1; }
+INLINE uint32_t evens_of(int n) { return ((1u << (n + 1) / 2) - 1) | ((1u << n / 2) - 1) << 16; }
+
+/* A bit for each value of a block. */
+typedef struct {
+    uint16_t of[BLOCK / 16];
+} Marks;
+
+/* How many of the first n are set, with those of the lanes behind the last value. */
+AVX512 INLINE int marked(const Marks *marks, int n) {
+    const int bytes = (n + WIDE - 1) / WIDE * (WIDE / 8);
+    __m512i sum = _mm512_setzero_si512();
+    for (int from = 0; from < bytes; from += 64) {
+        const __mmask64 there = bytes - from >= 64 ? ~0ull : (1ull << (bytes - from)) - 1;
+        __m512i bits = _mm512_maskz_loadu_epi8(there, (const char *)marks->of + from);
+        sum = _mm512_add_epi64(sum, _mm512_popcnt_epi64(bits));
+    }
+    return (int)_mm512_reduce_add_epi64(sum);
+}
+
+INLINE int lanes_behind(int n) { return (WIDE - n % WIDE) % WIDE; }
+
+/* Four of each kind, as their latency asks for. */
+typedef struct {
+    __m512d s1[4], s2[4];
+} Sums512;
+
+/* Takes the `which` of WIDE floats. */
+AVX512 INLINE void sum_wide(Sums512 *s, const float *x, uint32_t which, int about, __m512d shift) {
+    for (int k = 0; k < 4; k++) {
+        const __mmask8 some = (__mmask8)(which >> 8 * k);
+        __m512d v = _mm512_cvtps_pd(_mm256_maskz_loadu_ps(some, x + 8 * k));
+        if (about) v = _mm512_maskz_sub_pd(some, v, shift);
+        s->s1[k] = _mm512_add_pd(s->s1[k], v);
+        s->s2[k] = _mm512_fmadd_pd(v, v, s->s2[k]);
+    }
+}
+
+AVX512 INLINE double sum_512(const __m512d *v) {
+    return _mm512_reduce_add_pd(_mm512_add_pd(_mm512_add_pd(v[0], v[1]), _mm512_add_pd(v[2], v[3])));
+}
+
+/* As in Found. */
+typedef struct {
+    __m512i high, low, least;
+} Extremes;
+
+AVX512 INLINE Extremes before_all(const void *x, int dtype) {
+    const __m512i none = _mm512_setzero_si512();
+    if (dtype != F32) return (Extremes){_mm512_set1_epi16(INT16_MIN), none, _mm512_set1_epi16(INT16_MAX)};
+    const __m512i first = _mm512_set1_epi32((int)bits_at(x, 0, F32));
+    return (Extremes){first, first, none};
+}
+
+AVX512 INLINE void look_wide_f32(const float *x, uint32_t which, Extremes *e, uint16_t *zeros, uint16_t *far) {
+    const __m512i magnitude = _mm512_set1_epi32(0x7fffffff), limit = _mm512_set1_epi32((int)form_of(F32).limit);
+    for (int k = 0; k < 2; k++) {
+        const __mmask16 some = (__mmask16)(which >> 16 * k);
+        __m512 v = _mm512_maskz_loadu_ps(some, x + 16 * k);
+        __m512 high = _mm512_castsi512_ps(e->high), low = _mm512_castsi512_ps(e->low);
+        __m512i bits = _mm512_castps_si512(v);
+        e->high = _mm512_castps_si512(_mm512_mask_max_ps(high, some, v, high));
+        e->low = _mm512_castps_si512(_mm512_mask_min_ps(low, some, v, low));
+        zeros[k] = _mm512_testn_epi32_mask(bits, magnitude);
+        far[k] = _mm512_cmpgt_epi32_mask(_mm512_and_si512(bits, magnitude), limit);
+    }
+}
+
+/* Halves are also widened, bfloats with the even ones first. */
+AVX512 INLINE void look_wide_halves(
+    const uint16_t *x, uint32_t which, int dtype, Extremes *e, uint16_t *zeros, uint16_t *far, float *wide) {
+    __m512i bits = _mm512_maskz_loadu_epi16(which, x), size = _mm512_and_si512(bits, _mm512_set1_epi16(0x7fff));
+    const __mmask32 is_zero = _mm512_testn_epi16_mask(size, size);
+    const __mmask32 is_far = _mm512_cmpgt_epi16_mask(size, _mm512_set1_epi16((short)form_of(dtype).limit));
+    e->high = _mm512_mask_max_epi16(e->high, which, e->high, bits);
+    e->low = _mm512_max_epu16(e->low, bits);
+    e->least = _mm512_mask_min_epu16(e->least, which, e->least, size);
+    memcpy(zeros, &is_zero, sizeof is_zero);
+    memcpy(far, &is_far, sizeof is_far);
+    if (dtype == BF16) {
+        _mm512_storeu_si512(wide, _mm512_slli_epi32(bits, 16));
+        _mm512_storeu_si512(wide + 16, _mm512_and_si512(bits, _mm512_set1_epi32((int)0xffff0000u)));
+    } else {
+        _mm512_storeu_ps(wide, _mm512_cvtph_ps(_mm512_castsi512_si256(bits)));
+        _mm512_storeu_ps(wide + 16, _mm512_cvtph_ps(_mm512_extracti64x4_epi64(bits, 1)));
+    }
+}
+
+#define TWO_PARTS(v) _mm512_castsi512_si256(v), _mm512_extracti64x4_epi64(v, 1)
+
+AVX512 INLINE void put_extremes_512(Block *b, const Extremes *e, int dtype) {
+    if (dtype == F32) {
+        b->max = _mm512_reduce_max_ps(_mm512_castsi512_ps(e->high));
+        b->min = _mm512_reduce_min_ps(_mm512_castsi512_ps(e->low));
+    } else {
+        const Found f = {
+            .high = _mm256_max_epi16(TWO_PARTS(e->high)),
+            .low = _mm256_max_epu16(TWO_PARTS(e->low)),
+            .least = _mm256_min_epu16(TWO_PARTS(e->least))};
+        put_extremes(b, &f, dtype);
+    }
+}
+
+/* The sums of halves read from the cache what was widened before: to take a register apart would cost more. */
+AVX512 INLINE void scan_512(const void *x, int n, int dtype, int about, Block *b) {
+    const __m512d shift = _mm512_set1_pd(b->shift);
+    const int whole = n / WIDE * WIDE, rest = n % WIDE;
+    Extremes e = before_all(x, dtype);
+    Sums512 sums = {0};
+    Marks zeros, far;
+    float wide[BLOCK];
+#define LOOK(i, which)                                                                                       \
+    if (dtype == F32) {                                                                                      \
+        sum_wide(&sums, at(x, i, F32), which, about, shift);                                                 \
+        look_wide_f32(at(x, i, F32), which, &e, zeros.of + (i) / 16, far.of + (i) / 16);                     \
+    } else {                                                                                                 \
+        look_wide_halves(at(x, i, dtype), which, dtype, &e, zeros.of + (i) / 16, far.of + (i) / 16, wide + (i)); \
+    }
+    for (int i = 0; i < whole; i += WIDE) {
+        const char *ahead = (const char *)at(x, i, dtype) + AHEAD;
+        PREFETCH(ahead);
+        if (dtype == F32) PREFETCH(ahead + 64);
+        LOOK(i, ALL)
+    }
+    if (rest) LOOK(whole, first_of(rest))
+#undef LOOK
+    if (dtype != F32) {
+        for (int i = 0; i < whole; i += WIDE) sum_wide(&sums, wide + i, ALL, about, shift);
+        if (rest) sum_wide(&sums, wide + whole, dtype == BF16 ? evens_of(rest) : first_of(rest), about, shift);
+    }
+    b->s1 = sum_512(sums.s1);
+    b->s2 = sum_512(sums.s2);
+    b->zeros = marked(&zeros, n) - lanes_behind(n); /* these lanes are zeros, and not far */
+    b->near_zero = n - marked(&far, n);
+    put_extremes_512(b, &e, dtype);
+}
+
+/* Everything but the histogram, about a shift. Where a value is not finite, s2 is not, and nothing else is of use. */
+AVX512 INLINE void block_512(const void *x, int n, int dtype, double shift, Block *b) {
+    *b = (Block){.shift = shift, .finite = n};
+    if (shift == 0)
+        scan_512(x, n, dtype, 0, b);
+    else
+        scan_512(x, n, dtype, 1, b);
+}
+
+#endif
+#endif
