@@ -18,11 +18,9 @@ typedef struct {
     int64_t tallied, tallied_outside; /* values in it, and those in counters that are no bin */
 #ifdef HAVE_AVX2_PATH
     Pairs *pairs; /* the same with AVX2 */
-    double shift; /* for the moments of the next block */
-#endif
-#ifdef HAVE_AVX512_PATH
-    Slots *slots;  /* with AVX-512 */
+    double shift;  /* for the moments of the next block */
     int not_clean; /* whether the last block had a NaN or Inf */
+    int is_spread; /* with AVX-512: whether values are too far apart for slots */
 #endif
 } Job;
 
@@ -196,28 +194,42 @@ AVX2 INLINE void count_avx2(Job *job, const void *x, int n, int dtype, const Blo
     if (job->pairs && !in_pairs && b->zeros < n) open_window(job->pairs, b, dtype);
 }
 
-/* With a NaN or Inf, it is a cleaned copy that is taken, and counted. */
-AVX2 INLINE const void *cleaned(Job *job, const void *x, int n, int dtype, uint32_t *copy, Block *b) {
-    const Form form = form_of(dtype);
+/* With a NaN or Inf, it is a cleaned copy that is taken, and counted. What follows one such block most often is another:
+   it is cleaned at once. */
+typedef struct {
+    uint32_t copy[BLOCK];
+    float stand_in;
     int64_t nan, gone;
+} Cleaned;
+
+AVX2 INLINE void clean(Job *job, const void *x, int n, int dtype, Cleaned *to) {
+    const uint32_t inf = form_of(dtype).inf;
     uint32_t bits;
     if (dtype == F32)
-        bits = clean_32_avx2(x, n, form.inf, copy, &nan, &gone);
+        bits = clean_32_avx2(x, n, inf, to->copy, &to->nan, &to->gone);
     else
-        bits = clean_16_avx2(x, n, (uint16_t)form.inf, copy, &nan, &gone);
-    float stand_in = widened(bits, dtype);
-    block_of(copy, n, dtype, stand_in, NULL, b);
-    without(b, stand_in, widened(form.limit, dtype), nan, gone);
-    if (job->hist && stand_in != 0) job->hist[bin_of(stand_in)] -= gone;
-    return copy;
+        bits = clean_16_avx2(x, n, (uint16_t)inf, to->copy, &to->nan, &to->gone);
+    to->stand_in = widened(bits, dtype);
+    job->not_clean = to->gone > 0;
+}
+
+INLINE void take_back(Job *job, const Cleaned *from, int dtype, Block *b) {
+    without(b, from->stand_in, widened(form_of(dtype).limit, dtype), from->nan, from->gone);
+    if (job->hist && from->stand_in != 0) job->hist[bin_of(from->stand_in)] -= from->gone;
 }
 
 AVX2 INLINE void take_avx2(Job *job, const void *x, int n, int dtype) {
-    uint32_t copy[BLOCK];
+    Cleaned cleaned;
     Block b;
-    block_of(x, n, dtype, job->shift, job->pairs, &b);
-    if (!isfinite(b.s2)) {
-        x = cleaned(job, x, n, dtype, copy, &b);
+    if (job->not_clean) clean(job, x, n, dtype, &cleaned);
+    if (!job->not_clean) {
+        block_of(x, n, dtype, job->shift, job->pairs, &b);
+        if (!isfinite(b.s2)) clean(job, x, n, dtype, &cleaned);
+    }
+    if (job->not_clean) {
+        x = cleaned.copy;
+        block_of(x, n, dtype, cleaned.stand_in, NULL, &b);
+        take_back(job, &cleaned, dtype, &b);
     } else if (is_far_from_mean(&b, n)) {
         about_mean(&b, x, n, dtype);
         job->shift = b.shift; /* the next block's mean is most often near it */
@@ -231,43 +243,38 @@ AVX2 static void take_f16_avx2(Job *job, const void *x, int n) { take_avx2(job, 
 AVX2 static void take_bf16_avx2(Job *job, const void *x, int n) { take_avx2(job, x, n, BF16); }
 
 #ifdef HAVE_AVX512_PATH
-#define ABOVE_ONE 2 /* keys that slots have above the largest value so far, if there are more to come */
-
 AVX512 INLINE void count_avx512(Job *job, const void *x, int n, int dtype, const Block *b, int64_t zeros) {
-    Slots *slots = job->slots;
+    uint32_t rest[BLOCK + 16];
     if (b->min == 0 && b->max == 0) return; /* zeros come at the end */
-    if (!slots->is_open) open_slots(slots, b, dtype, n == BLOCK ? ABOVE_ONE : 0);
-    if (count_in_slots(slots, x, n, dtype, zeros, job->hist)) return;
-    fold_slots(slots, dtype, job->hist); /* the next block finds a window of its own */
-    count_avx2(job, x, n, dtype, b);
+    if (job->is_spread) {
+        count_avx2(job, x, n, dtype, b);
+        return;
+    }
+    const int left = count_in_slots(x, n, dtype, b, zeros, job->hist, rest);
+    if (left) count_avx2(job, rest, left, dtype, b);
+    job->is_spread = left > n / 4;
 }
 
 AVX512 INLINE void take_avx512(Job *job, const void *x, int n, int dtype) {
-    const Form form = form_of(dtype);
-    uint32_t copy[BLOCK], bits = 0;
-    int64_t nan = 0, gone = 0, zeros;
+    Cleaned cleaned;
     Block b;
+    if (job->not_clean) clean(job, x, n, dtype, &cleaned);
     if (!job->not_clean) {
         block_512(x, n, dtype, job->shift, &b);
-        job->not_clean = !isfinite(b.s2);
+        if (!isfinite(b.s2)) clean(job, x, n, dtype, &cleaned);
     }
-    if (job->not_clean) { /* as `cleaned`; the next block most often is to be cleaned, too */
-        if (dtype == F32)
-            bits = clean_32_avx512(x, n, form.inf, copy, &nan, &gone);
-        else
-            bits = clean_16_avx512(x, n, (uint16_t)form.inf, copy, &nan, &gone);
-        job->not_clean = gone > 0;
-        x = copy;
-        block_512(x, n, dtype, gone ? widened(bits, dtype) : job->shift, &b);
-    }
-    zeros = b.zeros;
-    if (gone) {
-        float stand_in = widened(bits, dtype);
-        without(&b, stand_in, widened(form.limit, dtype), nan, gone);
-        if (job->hist && stand_in != 0) job->hist[bin_of(stand_in)] -= gone;
-    } else if (is_far_from_mean(&b, n)) {
-        block_512(x, n, dtype, b.shift + b.s1 / n, &b);
-        job->shift = b.shift; /* the next block's mean is most often near it */
+    int64_t zeros;
+    if (job->not_clean) {
+        x = cleaned.copy;
+        block_512(x, n, dtype, cleaned.stand_in, &b);
+        zeros = b.zeros;
+        take_back(job, &cleaned, dtype, &b);
+    } else {
+        if (is_far_from_mean(&b, n)) {
+            block_512(x, n, dtype, b.shift + b.s1 / n, &b);
+            job->shift = b.shift;
+        }
+        zeros = b.zeros;
     }
     add(job->out, &b);
     if (job->hist) count_avx512(job, x, n, dtype, &b, zeros);
@@ -282,9 +289,6 @@ AVX512 static void take_bf16_avx512(Job *job, const void *x, int n) { take_avx51
 static void settle(Job *job) {
     const Form form = form_of(job->dtype);
     const int unused = (int)(form.inf >> form.shift) + form.bias + TO_BIN;
-#ifdef HAVE_AVX512_PATH
-    if (job->slots && job->slots->is_open) fold_slots(job->slots, job->dtype, job->hist);
-#endif
     if (job->pairs && job->pairs->is_open) fold_pairs(job->pairs, job->dtype, job->hist);
     job->hist[ZERO_BIN] = job->out->zeros;
     job->hist[ZERO_BIN + unused] = job->hist[ZERO_BIN - unused] = 0;
@@ -319,9 +323,6 @@ static void make_room(Job *job) {
 #ifdef HAVE_AVX2_PATH
     if (job->pairs && job->pairs->is_open && job->pairs->counted > full) fold_pairs(job->pairs, job->dtype, job->hist);
 #endif
-#ifdef HAVE_AVX512_PATH
-    if (job->slots->is_open && job->slots->counted > full) fold_slots(job->slots, job->dtype, job->hist);
-#endif
 }
 
 typedef void (*Subtract)(const void *, const void *, int, void *);
@@ -352,11 +353,6 @@ static void take(Job *job, const char *data, int64_t n) {
     const Subtract subtract = subtract_of(job);
     const int bytes = size_of(job->dtype), aligned = is_aligned(data, job->dtype);
     Values made; /* it never leaves the cache */
-#ifdef HAVE_AVX512_PATH
-    Slots slots;
-    slots.is_open = 0;
-    job->slots = &slots;
-#endif
     for (int64_t at = 0; at < n; at += BLOCK) {
         int count = n - at < BLOCK ? (int)(n - at) : BLOCK;
         const void *block = data + at * bytes;
@@ -415,7 +411,8 @@ API int hookline_best_level(void) {
 #ifdef HAVE_AVX512_PATH
 #define HAS(feature) __builtin_cpu_supports(feature)
     if (HAS("avx2") && HAS("fma") && HAS("f16c") && HAS("avx512f") && HAS("avx512bw") && HAS("avx512dq") && HAS("avx512vl") &&
-        HAS("avx512vbmi") && HAS("avx512bitalg") && HAS("avx512vpopcntdq") && HAS("gfni"))
+        HAS("avx512vbmi") && HAS("avx512vbmi2") && HAS("avx512bitalg") && HAS("avx512vpopcntdq") && HAS("gfni") &&
+        HAS("bmi2") && HAS("popcnt"))
         return AVX512_LEVEL;
 #endif
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c"))

@@ -17,7 +17,8 @@
 #if defined(HAVE_AVX2_PATH) && defined(__x86_64__) && (defined(__clang__) ? __clang_major__ >= 9 : __GNUC__ >= 9)
 #define HAVE_AVX512_PATH 1
 #define AVX512                                                                                                       \
-    __attribute__((target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512bitalg,avx512vpopcntdq,gfni")))
+    __attribute__((target("avx2,fma,f16c,bmi2,popcnt,avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg," \
+                          "avx512vpopcntdq,gfni")))
 #endif
 
 #if defined(__GNUC__) || defined(__clang__)

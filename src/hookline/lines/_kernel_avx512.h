@@ -15,8 +15,6 @@
 #define ALL 0xffffffffu
 
 SUBTRACT(subtract_f32_avx512, float, AS_IT_IS, AS_IT_IS, AVX512)
-CLEAN(clean_16_avx512, uint16_t, AVX512)
-CLEAN(clean_32_avx512, uint32_t, AVX512)
 
 /* The first n of WIDE values, as bits; and the same of values whose even ones come first. */
 INLINE uint32_t first_of(int n) { return n >= WIDE ? ALL : (1u << n) - 1; }
@@ -41,24 +39,36 @@ AVX512 INLINE int marked(const Marks *marks, int n) {
 
 INLINE int lanes_behind(int n) { return (WIDE - n % WIDE) % WIDE; }
 
-/* Four of each kind, as their latency asks for. */
+/* Four of each kind, as their latency asks for; with names, or the compiler would keep them in memory. */
 typedef struct {
-    __m512d s1[4], s2[4];
+    __m512d s1, s2;
+} Sum512;
+
+typedef struct {
+    Sum512 a, b, c, d;
 } Sums512;
+
+AVX512 INLINE void sum_eight(Sum512 *s, const float *x, uint32_t which, int about, __m512d shift) {
+    const __mmask8 some = (__mmask8)which;
+    __m512d v = _mm512_cvtps_pd(_mm256_maskz_loadu_ps(some, x));
+    if (about) v = _mm512_maskz_sub_pd(some, v, shift);
+    s->s1 = _mm512_add_pd(s->s1, v);
+    s->s2 = _mm512_fmadd_pd(v, v, s->s2);
+}
 
 /* Takes the `which` of WIDE floats. */
 AVX512 INLINE void sum_wide(Sums512 *s, const float *x, uint32_t which, int about, __m512d shift) {
-    for (int k = 0; k < 4; k++) {
-        const __mmask8 some = (__mmask8)(which >> 8 * k);
-        __m512d v = _mm512_cvtps_pd(_mm256_maskz_loadu_ps(some, x + 8 * k));
-        if (about) v = _mm512_maskz_sub_pd(some, v, shift);
-        s->s1[k] = _mm512_add_pd(s->s1[k], v);
-        s->s2[k] = _mm512_fmadd_pd(v, v, s->s2[k]);
-    }
+    sum_eight(&s->a, x, which, about, shift);
+    sum_eight(&s->b, x + 8, which >> 8, about, shift);
+    sum_eight(&s->c, x + 16, which >> 16, about, shift);
+    sum_eight(&s->d, x + 24, which >> 24, about, shift);
 }
 
-AVX512 INLINE double sum_512(const __m512d *v) {
-    return _mm512_reduce_add_pd(_mm512_add_pd(_mm512_add_pd(v[0], v[1]), _mm512_add_pd(v[2], v[3])));
+AVX512 INLINE void put_sums_512(Block *b, const Sums512 *s) {
+    __m512d s1 = _mm512_add_pd(_mm512_add_pd(s->a.s1, s->b.s1), _mm512_add_pd(s->c.s1, s->d.s1));
+    __m512d s2 = _mm512_add_pd(_mm512_add_pd(s->a.s2, s->b.s2), _mm512_add_pd(s->c.s2, s->d.s2));
+    b->s1 = _mm512_reduce_add_pd(s1);
+    b->s2 = _mm512_reduce_add_pd(s2);
 }
 
 /* As in Found. */
@@ -127,7 +137,8 @@ AVX512 INLINE void scan_512(const void *x, int n, int dtype, int about, Block *b
     const __m512d shift = _mm512_set1_pd(b->shift);
     const int whole = n / WIDE * WIDE, rest = n % WIDE;
     Extremes e = before_all(x, dtype);
-    Sums512 sums = {0};
+    const Sum512 none = {_mm512_setzero_pd(), _mm512_setzero_pd()};
+    Sums512 sums = {none, none, none, none};
     Marks zeros, far;
     float wide[BLOCK];
 #define LOOK(i, which)                                                                                       \
@@ -143,26 +154,40 @@ AVX512 INLINE void scan_512(const void *x, int n, int dtype, int about, Block *b
         if (dtype == F32) PREFETCH(ahead + 64);
         LOOK(i, ALL)
     }
-    if (rest) LOOK(whole, first_of(rest))
+    if (rest) {
+        LOOK(whole, first_of(rest))
+    }
 #undef LOOK
     if (dtype != F32) {
         for (int i = 0; i < whole; i += WIDE) sum_wide(&sums, wide + i, ALL, about, shift);
         if (rest) sum_wide(&sums, wide + whole, dtype == BF16 ? evens_of(rest) : first_of(rest), about, shift);
     }
-    b->s1 = sum_512(sums.s1);
-    b->s2 = sum_512(sums.s2);
+    put_sums_512(b, &sums);
     b->zeros = marked(&zeros, n) - lanes_behind(n); /* these lanes are zeros, and not far */
     b->near_zero = n - marked(&far, n);
     put_extremes_512(b, &e, dtype);
 }
 
 /* Everything but the histogram, about a shift. Where a value is not finite, s2 is not, and nothing else is of use. */
-AVX512 INLINE void block_512(const void *x, int n, int dtype, double shift, Block *b) {
-    *b = (Block){.shift = shift, .finite = n};
-    if (shift == 0)
-        scan_512(x, n, dtype, 0, b);
+#define BLOCK_512(NAME, DTYPE)                                                     \
+    AVX512 static void NAME(const void *x, int n, double shift, Block *b) {        \
+        *b = (Block){.shift = shift, .finite = n};                                 \
+        if (shift == 0)                                                            \
+            scan_512(x, n, DTYPE, 0, b);                                           \
+        else                                                                       \
+            scan_512(x, n, DTYPE, 1, b);                                           \
+    }
+BLOCK_512(block_f32_512, F32)
+BLOCK_512(block_f16_512, F16)
+BLOCK_512(block_bf16_512, BF16)
+
+INLINE void block_512(const void *x, int n, int dtype, double shift, Block *b) {
+    if (dtype == F32)
+        block_f32_512(x, n, shift, b);
+    else if (dtype == F16)
+        block_f16_512(x, n, shift, b);
     else
-        scan_512(x, n, dtype, 1, b);
+        block_bf16_512(x, n, shift, b);
 }
 
 #endif

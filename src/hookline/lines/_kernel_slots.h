@@ -5,50 +5,26 @@
    place by place, as carries and rests of whole adders made of logic: `ones` has the last bit of every slot's count,
    `twos` the one before it, and so on. It takes the same time for all values, alike or not.
 
-   Zeros are in slot 0, from which they are taken away. What is outside of the window is marked, and counted one by one. */
+   Each block has a window of its own, below its largest value; where that is not enough, a second one below the first.
+   Zeros, and what is outside, are in slot 0, from which they are taken away. */
 #ifndef HOOKLINE_SLOTS_H
 #define HOOKLINE_SLOTS_H
 
 #include "_kernel_avx512.h"
 
+#ifdef HAVE_AVX512_PATH
+
 #define SLOT_KEYS 32
 #define GROUP 128 /* values of 16 registers: their carry has the weight 16 */
 
-typedef struct {
-    Window window;
-    int is_open;
-    int64_t counted; /* values */
-    uint32_t counts[2 * SLOT_KEYS];
-} Slots;
-
-#ifdef HAVE_AVX512_PATH
-
-/* The first bit of a key in the upper 16 bits of a value, which is all of it that matters here. */
-INLINE int key_shift(int dtype) { return dtype == F32 ? KEY_SHIFT - 16 : form_of(dtype).shift; }
-
-/* A window for values such as those of a block; `above` keys more than its largest one needs. */
-INLINE void open_slots(Slots *slots, const Block *b, int dtype, int above) {
-    const Form form = form_of(dtype);
-    int end = (int)(most_of(b) >> KEY_SHIFT) - form.bias + 1 + above, last = (int)(form.inf >> form.shift);
-    end = end < last ? end : last;
-    int first = end - SLOT_KEYS > FIRST_KEY ? end - SLOT_KEYS : FIRST_KEY;
-    slots->window = (Window){(uint32_t)first << form.shift, (uint32_t)(first + SLOT_KEYS) << form.shift};
-    slots->is_open = 1;
-    slots->counted = 0;
-    memset(slots->counts, 0, sizeof slots->counts);
+/* The window whose keys end before `end`, or the lowest one of normal numbers. */
+INLINE Window window_below(int end, int dtype) {
+    const int shift = form_of(dtype).shift;
+    const int first = end - SLOT_KEYS > FIRST_KEY ? end - SLOT_KEYS : FIRST_KEY;
+    return (Window){(uint32_t)first << shift, (uint32_t)(first + SLOT_KEYS) << shift};
 }
 
-static void fold_slots(Slots *slots, int dtype, int64_t *hist) {
-    const Form form = form_of(dtype);
-    const int to_bin = (int)(slots->window.low >> form.shift) + form.bias + TO_BIN;
-    for (int k = 0; k < SLOT_KEYS; k++) {
-        hist[ZERO_BIN + to_bin + k] += slots->counts[k];
-        hist[ZERO_BIN - to_bin - k] += slots->counts[SLOT_KEYS + k];
-    }
-    slots->is_open = 0;
-}
-
-/* The upper 16 bits of WIDE values. Those of fp32 are in another order: `place_of` tells which. */
+/* The upper 16 bits of WIDE values, which have all of their keys. Those of fp32 are in another order: odd ones first. */
 AVX512 INLINE __m512i upper_halves(const void *x, uint32_t which, int dtype) {
     if (dtype != F32) return _mm512_maskz_loadu_epi16(which, x);
     __m512i a = _mm512_maskz_loadu_epi32((__mmask16)which, x);
@@ -56,47 +32,46 @@ AVX512 INLINE __m512i upper_halves(const void *x, uint32_t which, int dtype) {
     return _mm512_mask_mov_epi16(_mm512_srli_epi32(b, 16), 0xaaaaaaaau, a);
 }
 
-INLINE int place_of(int lane, int dtype) {
-    if (dtype != F32) return lane;
-    return lane % 2 ? lane / 2 : 16 + lane / 2;
+AVX512 INLINE uint32_t in_order(uint32_t marks, int dtype) {
+    return dtype == F32 ? _pext_u32(marks, 0xaaaaaaaau) | _pext_u32(marks, 0x55555555u) << 16 : marks;
 }
 
-/* What is stored of each value: its slot in the lowest 6 bits; and whether it is a zero, or outside of the window. Only
-   there the key has more than 5 bits: below the window the difference is negative, which no window is large enough to
-   hide. */
+/* What is stored of each value: its slot in the lowest 6 bits; and marks, whether it is not zero as far as its upper half
+   tells, and whether it is in the window or zero. */
 typedef struct {
     uint16_t slots[BLOCK + WIDE];
-    Marks zeros, outside;
+    Marks some, inside;
 } Numbered;
 
-AVX512 INLINE void number_wide(Numbered *to, int i, const void *x, uint32_t which, int dtype, uint32_t low) {
-    const int shift = key_shift(dtype);
-    const __m512i beyond = _mm512_set1_epi16((short)(0x7fff & ~((SLOT_KEYS << shift) - 1)));
+/* Outside of the window the key has more than 5 bits: below it the difference is negative, and no window begins so high
+   that this could be hidden. */
+AVX512 INLINE void number_wide(Numbered *to, int i, const void *x, uint32_t which, int dtype, Window in) {
+    const int cut = dtype == F32 ? 16 : 0, shift = form_of(dtype).shift - cut;
+    const __m512i low = _mm512_set1_epi16((short)(in.low >> cut)), slot_of_sign = _mm512_set1_epi16(SLOT_KEYS);
+    const __m512i more = _mm512_set1_epi16((short)(0x7fff & ~((SLOT_KEYS << shift) - 1)));
     __m512i upper = upper_halves(x, which, dtype);
     const __mmask32 some = _mm512_test_epi16_mask(upper, _mm512_set1_epi16(0x7fff));
-    __m512i key = _mm512_maskz_sub_epi16(some, upper, _mm512_set1_epi16((short)low));
-    const __mmask32 zeros = ~some, outside = _mm512_test_epi16_mask(key, beyond);
-    __m512i sign = _mm512_srli_epi16(key, 10);
-    key = _mm512_ternarylogic_epi32(_mm512_srli_epi16(key, shift), sign, _mm512_set1_epi16(SLOT_KEYS), 0xd8);
-    _mm512_storeu_si512(to->slots + i, key);
-    memcpy(to->zeros.of + i / 16, &zeros, sizeof zeros);
-    memcpy(to->outside.of + i / 16, &outside, sizeof outside);
+    __m512i key = _mm512_maskz_sub_epi16(some, upper, low);
+    const __mmask32 inside = _mm512_testn_epi16_mask(key, more);
+    __m512i sign = _mm512_maskz_srli_epi16(inside, key, 10);
+    key = _mm512_maskz_srli_epi16(inside, key, shift);
+    _mm512_storeu_si512(to->slots + i, _mm512_ternarylogic_epi32(key, sign, slot_of_sign, 0xd8)); /* its bit is the sign's */
+    memcpy(to->some.of + i / 16, &some, sizeof some);
+    memcpy(to->inside.of + i / 16, &inside, sizeof inside);
 }
 
 AVX512 INLINE void number(Numbered *to, const void *x, int n, int dtype, Window in) {
-    const int whole = n / WIDE * WIDE;
-    const uint32_t low = dtype == F32 ? in.low >> 16 : in.low;
-    for (int i = 0; i < whole; i += WIDE) number_wide(to, i, at(x, i, dtype), ALL, dtype, low);
-    if (n > whole) number_wide(to, whole, at(x, whole, dtype), first_of(n - whole), dtype, low);
-    for (int i = whole + (n > whole ? WIDE : 0); i % GROUP; i += WIDE)
-        _mm512_storeu_si512(to->slots + i, _mm512_setzero_si512());
+    int i = 0;
+    for (; i + WIDE <= n; i += WIDE) number_wide(to, i, at(x, i, dtype), ALL, dtype, in);
+    if (i < n) number_wide(to, i, at(x, i, dtype), first_of(n - i), dtype, in);
+    for (i += i < n ? WIDE : 0; i % GROUP; i += WIDE) _mm512_storeu_si512(to->slots + i, _mm512_setzero_si512());
 }
 
-/* A whole adder for each bit: leaves the sum, returns the carry. */
+/* A whole adder for each bit: leaves the sum, returns the carry. That is a where a and b are the same, else it is what the
+   sum is not. By the sum before, a register would have to be copied. */
 AVX512 INLINE __m512i add_three(__m512i *sum, __m512i a, __m512i b) {
-    __m512i carry = _mm512_ternarylogic_epi64(*sum, a, b, 0xe8);
     *sum = _mm512_ternarylogic_epi64(*sum, a, b, 0x96);
-    return carry;
+    return _mm512_ternarylogic_epi64(a, b, *sum, 0xd4);
 }
 
 /* How many of the 8 words have each of the 64 bits, as 64 bytes: the register's bits are transposed. */
@@ -115,7 +90,8 @@ AVX512 INLINE __m512i words_of(const uint16_t *slots, int k) {
     return _mm512_rolv_epi64(_mm512_set1_epi64(1), _mm512_loadu_si512((const void *)(slots + k / 4 * WIDE + k % 4)));
 }
 
-AVX512 INLINE void count_slots(const uint16_t *slots, int n, uint32_t *counts) {
+/* How many values each slot has. */
+AVX512 INLINE void count_slots(const uint16_t *slots, int n, uint16_t *counts) {
     const __m512i none = _mm512_setzero_si512();
     __m512i ones = none, twos = none, fours = none, eights = none;
     __m512i sixteens = none, others = none; /* in turn: a byte has room for half of a block */
@@ -127,8 +103,7 @@ AVX512 INLINE void count_slots(const uint16_t *slots, int n, uint32_t *counts) {
             if (k % 4 == 2) to_fours[k / 4 % 2] = add_three(&twos, to_twos[0], to_twos[1]);
             if (k % 8 == 6) to_eights[k / 8] = add_three(&fours, to_fours[0], to_fours[1]);
         }
-        __m512i more = words_with_each_bit(add_three(&eights, to_eights[0], to_eights[1]));
-        __m512i sum = _mm512_add_epi8(others, more);
+        __m512i sum = _mm512_add_epi8(others, words_with_each_bit(add_three(&eights, to_eights[0], to_eights[1])));
         others = sixteens;
         sixteens = sum;
     }
@@ -139,39 +114,68 @@ AVX512 INLINE void count_slots(const uint16_t *slots, int n, uint32_t *counts) {
     _mm512_storeu_si512(found[0], sixteens);
     _mm512_storeu_si512(found[1], others);
     _mm512_storeu_si512(found[2], rest);
-    for (int k = 0; k < 2 * SLOT_KEYS; k++) counts[k] += 16u * (found[0][k] + found[1][k]) + found[2][k];
+    for (int k = 0; k < 2 * SLOT_KEYS; k++) counts[k] = (uint16_t)(16 * (found[0][k] + found[1][k]) + found[2][k]);
 }
 
-/* Counts what is marked, and takes it away from where it was counted with the others. */
-INLINE void count_marked(const Numbered *from, const void *x, int n, int dtype, Slots *slots, int64_t *hist) {
+/* Adds the values of a window to the histogram; how many of the block are neither zero nor there, and are marked so. */
+AVX512 INLINE int count_window(Numbered *numbered, const void *x, int n, int dtype, Window in, int64_t *hist) {
+    const Form form = form_of(dtype);
+    const int to_bin = (int)(in.low >> form.shift) + form.bias + TO_BIN, lanes = n + lanes_behind(n);
+    uint16_t counts[2 * SLOT_KEYS];
+    number(numbered, x, n, dtype, in);
+    count_slots(numbered->slots, n, counts);
+    const int outside = lanes - marked(&numbered->inside, n), zeros = lanes - marked(&numbered->some, n);
+    counts[0] -= (uint16_t)(outside + zeros + (n + GROUP - 1) / GROUP * GROUP - lanes);
+    for (int k = 0; k < SLOT_KEYS; k++) hist[ZERO_BIN + to_bin + k] += counts[k];
+    for (int k = 0; k < SLOT_KEYS; k++) hist[ZERO_BIN - to_bin - k] += counts[SLOT_KEYS + k];
+    return outside;
+}
+
+/* Copies the values that are not marked as `inside`, and maybe others behind them; how many they are. */
+AVX512 INLINE int copy_outside(const Numbered *numbered, const void *x, int n, int dtype, void *to) {
+    int found = 0;
     for (int i = 0; i < n; i += WIDE) {
-        uint32_t marks;
-        memcpy(&marks, from->outside.of + i / 16, sizeof marks);
-        for (; marks; marks &= marks - 1) {
-            const int lane = __builtin_ctz(marks);
-            slots->counts[from->slots[i + lane] % (2 * SLOT_KEYS)]--;
-            count_if_outside(bits_at(x, i + place_of(lane, dtype), dtype), dtype, slots->window, hist);
+        uint32_t which;
+        memcpy(&which, numbered->inside.of + i / 16, sizeof which);
+        if (which == ALL) continue;
+        which = in_order(~which, dtype);
+        for (int k = 0; k < WIDE; k += dtype == F32 ? 16 : WIDE) {
+            const uint32_t there = first_of(n - i) >> k, some = dtype == F32 ? which >> k & 0xffff : which;
+            void *end = (char *)to + found * (dtype == F32 ? 4 : 2);
+            __m512i v;
+            if (dtype == F32)
+                v = _mm512_maskz_compress_epi32((__mmask16)some, _mm512_maskz_loadu_epi32((__mmask16)there, at(x, i + k, F32)));
+            else
+                v = _mm512_maskz_compress_epi16(some, _mm512_maskz_loadu_epi16(there, at(x, i, dtype)));
+            _mm512_storeu_si512(end, v);
+            found += __builtin_popcount(some);
         }
     }
+    return found;
 }
 
-/* Values of fp32 that are not zero, but whose upper 16 bits are. */
+/* Values of fp32 that are not zero, but whose upper halves are. */
 INLINE void count_tiny(const void *x, int n, int64_t *hist) {
     for (int i = 0; i < n; i++) count_if_outside(bits_at(x, i, F32), F32, (Window){1u << 16, UINT32_MAX}, hist);
 }
 
-/* Whether the block is counted: not if too much of it is outside of the window. `zeros` are how many it has. */
-AVX512 INLINE int count_in_slots(Slots *slots, const void *x, int n, int dtype, int64_t zeros, int64_t *hist) {
+#define RARE 64 /* of so many values one outside of the window: then a second window is worth it */
+
+/* Counts a block with so many zeros, which are not counted; but for some values, which are copied to `rest`, with room for
+   a register more. How many these are. */
+AVX512 INLINE int count_in_slots(const void *x, int n, int dtype, const Block *b, int64_t zeros, int64_t *hist, void *rest) {
+    const Form form = form_of(dtype);
     Numbered numbered;
-    number(&numbered, x, n, dtype, slots->window);
-    const int outside = marked(&numbered.outside, n), seen = marked(&numbered.zeros, n), groups = (n + GROUP - 1) / GROUP;
-    if (outside > n / STRANGE) return 0;
-    count_slots(numbered.slots, n, slots->counts);
-    slots->counts[0] -= (uint32_t)(seen + groups * GROUP - n - lanes_behind(n));
-    slots->counted += n;
-    if (outside) count_marked(&numbered, x, n, dtype, slots, hist);
-    if (seen - lanes_behind(n) != zeros) count_tiny(x, n, hist);
-    return 1;
+    Window in = window_below((int)(most_of(b) >> KEY_SHIFT) - form.bias + 1, dtype);
+    int outside = count_window(&numbered, x, n, dtype, in, hist);
+    const int some = marked(&numbered.some, n), next = (int)(in.low >> form.shift);
+    if (outside > n / RARE && next - SLOT_KEYS >= FIRST_KEY) {
+        const Marks first = numbered.inside;
+        outside -= some - count_window(&numbered, x, n, dtype, window_below(next, dtype), hist);
+        for (int i = 0; i < BLOCK / 16; i++) numbered.inside.of[i] |= first.of[i];
+    }
+    if (some != n - zeros) count_tiny(x, n, hist);
+    return outside ? copy_outside(&numbered, x, n, dtype, rest) : 0;
 }
 
 #endif
