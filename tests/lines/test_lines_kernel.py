@@ -78,7 +78,8 @@ def test_a_missing_or_strange_library_is_told(monkeypatch, tmp_path):
 def test_a_library_of_another_version_is_not_used(monkeypatch):
     native()
     monkeypatch.setattr(kernel, "ABI", -1)
-    assert kernel._load("avx512") == (None, "the C kernel is of another version of hookline: install hookline again")
+    why = "the C kernel is of another version of hookline: install hookline again"
+    assert kernel._load("avx512") == (None, why)
 
 
 def test_bins_are_the_same_in_c():

@@ -1,4 +1,4 @@
-"""Every statistic of every kind of tensor against float64 numpy, by each way of reducing: AVX-512, AVX2, C, torch."""
+"""Every statistic of every kind of tensor against float64 numpy, by each way: AVX-512, AVX2, C, torch."""
 
 import math
 

@@ -194,7 +194,7 @@ def _load(wanted: str) -> tuple[Kernel | None, str]:
 
 
 def kernel_in_use() -> str:
-    """What reduces CPU tensors: "AVX-512", "AVX2", "baseline C" or "torch"; `why_not_native` tells why it is torch.
+    """What reduces CPU tensors: "AVX-512", "AVX2", "baseline C" or "torch"; `why_not_native` tells why that.
 
     >>> kernel_in_use() in ("AVX-512", "AVX2", "baseline C", "torch")
     True
