@@ -132,40 +132,63 @@ AVX512 INLINE void put_extremes_512(Block *b, const Extremes *e, int dtype) {
     }
 }
 
-/* The sums of halves read from the cache what was widened before: to take a register apart would cost more. */
+/* What a scan gathers: sums and extremes in registers, marks in memory. */
+typedef struct {
+    Sums512 sums;
+    Extremes extremes;
+} Gathered;
+
+typedef struct {
+    Marks zeros, far;
+} Marked;
+
+AVX512 INLINE void scan_wide_f32(Gathered *g, Marked *m, const float *x, int i, uint32_t which, int about, __m512d shift) {
+    sum_wide(&g->sums, x + i, which, about, shift);
+    look_wide_f32(x + i, which, &g->extremes, m->zeros.of + i / 16, m->far.of + i / 16);
+}
+
+AVX512 INLINE void scan_f32(Gathered *g, Marked *m, const float *x, int n, int about, __m512d shift) {
+    int i = 0;
+    for (; i + WIDE <= n; i += WIDE) {
+        PREFETCH((const char *)(x + i) + AHEAD);
+        PREFETCH((const char *)(x + i) + AHEAD + 64);
+        scan_wide_f32(g, m, x, i, ALL, about, shift);
+    }
+    if (i < n) scan_wide_f32(g, m, x, i, first_of(n - i), about, shift);
+}
+
+/* Sums read from memory what was widened one step before: to take a register apart would cost more, and so would to wait
+   for what has just been stored. */
+AVX512 INLINE void scan_halves(Gathered *g, Marked *m, const uint16_t *x, int n, int dtype, int about, __m512d shift) {
+    float wide[2][WIDE];
+    int i = 0;
+#define LOOK(which) \
+    look_wide_halves(x + i, which, dtype, &g->extremes, m->zeros.of + i / 16, m->far.of + i / 16, wide[i / WIDE % 2])
+    for (; i + WIDE <= n; i += WIDE) {
+        PREFETCH((const char *)(x + i) + AHEAD);
+        LOOK(ALL);
+        if (i) sum_wide(&g->sums, wide[(i / WIDE + 1) % 2], ALL, about, shift);
+    }
+    if (i) sum_wide(&g->sums, wide[(i / WIDE + 1) % 2], ALL, about, shift);
+    if (i == n) return;
+    LOOK(first_of(n - i));
+    sum_wide(&g->sums, wide[i / WIDE % 2], dtype == BF16 ? evens_of(n - i) : first_of(n - i), about, shift);
+#undef LOOK
+}
+
 AVX512 INLINE void scan_512(const void *x, int n, int dtype, int about, Block *b) {
     const __m512d shift = _mm512_set1_pd(b->shift);
-    const int whole = n / WIDE * WIDE, rest = n % WIDE;
-    Extremes e = before_all(x, dtype);
     const Sum512 none = {_mm512_setzero_pd(), _mm512_setzero_pd()};
-    Sums512 sums = {none, none, none, none};
-    Marks zeros, far;
-    float wide[BLOCK];
-#define LOOK(i, which)                                                                                       \
-    if (dtype == F32) {                                                                                      \
-        sum_wide(&sums, at(x, i, F32), which, about, shift);                                                 \
-        look_wide_f32(at(x, i, F32), which, &e, zeros.of + (i) / 16, far.of + (i) / 16);                     \
-    } else {                                                                                                 \
-        look_wide_halves(at(x, i, dtype), which, dtype, &e, zeros.of + (i) / 16, far.of + (i) / 16, wide + (i)); \
-    }
-    for (int i = 0; i < whole; i += WIDE) {
-        const char *ahead = (const char *)at(x, i, dtype) + AHEAD;
-        PREFETCH(ahead);
-        if (dtype == F32) PREFETCH(ahead + 64);
-        LOOK(i, ALL)
-    }
-    if (rest) {
-        LOOK(whole, first_of(rest))
-    }
-#undef LOOK
-    if (dtype != F32) {
-        for (int i = 0; i < whole; i += WIDE) sum_wide(&sums, wide + i, ALL, about, shift);
-        if (rest) sum_wide(&sums, wide + whole, dtype == BF16 ? evens_of(rest) : first_of(rest), about, shift);
-    }
-    put_sums_512(b, &sums);
-    b->zeros = marked(&zeros, n) - lanes_behind(n); /* these lanes are zeros, and not far */
-    b->near_zero = n - marked(&far, n);
-    put_extremes_512(b, &e, dtype);
+    Gathered g = {{none, none, none, none}, before_all(x, dtype)};
+    Marked m;
+    if (dtype == F32)
+        scan_f32(&g, &m, x, n, about, shift);
+    else
+        scan_halves(&g, &m, x, n, dtype, about, shift);
+    put_sums_512(b, &g.sums);
+    put_extremes_512(b, &g.extremes, dtype);
+    b->zeros = marked(&m.zeros, n) - lanes_behind(n); /* these lanes are zeros, and not far */
+    b->near_zero = n - marked(&m.far, n);
 }
 
 /* Everything but the histogram, about a shift. Where a value is not finite, s2 is not, and nothing else is of use. */
