@@ -5,6 +5,7 @@ All parts are built for CPython's stable ABI: one wheel for each platform serves
 
 import sys
 import sysconfig
+from pathlib import Path
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
@@ -39,7 +40,7 @@ class BuildLibrary(build_ext):
 kernel = Extension(
     "hookline.lines._kernel",
     sources=["src/hookline/lines/_kernel.c"],
-    depends=[f"src/hookline/lines/_kernel{part}.h" for part in ("", "_avx2", "_bits", "_blocks", "_layout")],
+    depends=sorted(map(str, Path("src/hookline/lines").glob("_kernel*.h"))),
     extra_compile_args=[*FLAGS, *BARE],
     optional=True,
     py_limited_api=STABLE,

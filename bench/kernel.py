@@ -6,11 +6,14 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 
 from bench.harness import Case, Goal, Table
+from hookline import bins
 from hookline.lines import collect, kernel, kernel_in_use, reduce
-from hookline.lines.reduce import reduce_difference
+from hookline.lines.reduce import reduce_difference, reduced_into
+from hookline.rows import HEADER
 
 SIZES = {
     "1 KB": (256, 2000, 30),
@@ -48,6 +51,9 @@ def tables() -> Iterator[Table]:
                 Case("what a step changed, histogram", partial(reduce_difference, x, x * 1.001, True)),
                 Case("the same as a tensor first, histogram", lambda x=x, y=x * 1.001: reduce(x - y)),
                 Case("reduce and collect, histogram", lambda x=x: collect([reduce(x)])),
+                _into_memory("into memory that is there, histogram", x),
+                _ours("AVX2", x, False, way="avx2"),
+                _ours("AVX2, histogram", x, True, way="avx2"),
                 _ours("baseline C, histogram", x, True, way="baseline"),
                 Case("torch.sum", x.sum),
                 Case("torch.std_mean", lambda x=x: torch.std_mean(x)),
@@ -70,6 +76,17 @@ def _ours(name: str, x: torch.Tensor, histogram: bool, limit: float | None = Non
     around: Any = {"around": lambda: kernel.using(way)} if way else {}
     run: Callable[[], Any] = lambda: reduce(x, histogram)  # noqa: E731 - without partial's handling of arguments
     return Case(name, run, goal=goal, **around)
+
+
+def _into_memory(name: str, x: torch.Tensor) -> Case:
+    """As a watch does it. The results of `reduce` are kept until the clock stops, each in memory that is new."""
+    words = np.zeros(HEADER + bins.COUNT, np.int64)
+    address = words.ctypes.data
+
+    def run(words: object = words) -> bool:  # which keeps the memory
+        return reduced_into(address, x, True)
+
+    return Case(name, run)
 
 
 def _with_nan(x: torch.Tensor) -> torch.Tensor:

@@ -31,8 +31,8 @@ def in_new_process(code, **environment):
 @pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
 def test_the_kernel_is_built_where_a_compiler_is():
     """Or the tests that need it would be skipped, and nobody would see."""
-    told = in_new_process(TELL, HOOKLINE_KERNEL="avx2").stdout
-    assert told in ("AVX2 | \n", "baseline C | \n"), f"{told}: run pip install -e ."
+    told = in_new_process(TELL, HOOKLINE_KERNEL="avx512").stdout
+    assert told in ("AVX-512 | \n", "AVX2 | \n", "baseline C | \n"), f"{told}: run pip install -e ."
 
 
 TELL = "from hookline.lines import *; print(kernel_in_use(), '|', why_not_native())"
@@ -42,7 +42,22 @@ def test_the_environment_chooses():
     native()
     assert in_new_process(TELL, HOOKLINE_KERNEL="baseline").stdout == "baseline C | \n"
     assert in_new_process(TELL, HOOKLINE_KERNEL="torch").stdout == "torch | HOOKLINE_KERNEL=torch\n"
-    assert "it may be avx2, baseline, torch" in in_new_process(TELL, HOOKLINE_KERNEL="sse").stderr
+    assert in_new_process(TELL, HOOKLINE_KERNEL="avx2").stdout in ("AVX2 | \n", "baseline C | \n")
+    assert "it may be avx512, avx2, baseline, torch" in in_new_process(TELL, HOOKLINE_KERNEL="sse").stderr
+
+
+@pytest.mark.skipif(not Path("/proc/cpuinfo").exists(), reason="the processor's features are not told")
+def test_the_best_level_is_one_that_the_processor_has():
+    native()
+    features = Path("/proc/cpuinfo").read_text().split()
+    assert kernel.active().library.hookline_best_level() == (
+        3 if {*AVX512, *AVX2} <= set(features) else 2 if {*AVX2} <= set(features) else 1
+    )
+
+
+AVX2 = ["avx2", "fma", "f16c"]
+AVX512 = ["avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512vbmi", "avx512_vbmi2", "avx512_bitalg"]
+AVX512 += ["avx512_vpopcntdq", "gfni", "bmi2", "popcnt"]
 
 
 def test_lines_need_no_framework():
@@ -55,15 +70,16 @@ def test_lines_need_no_framework():
 
 def test_a_missing_or_strange_library_is_told(monkeypatch, tmp_path):
     monkeypatch.setattr(kernel, "__file__", str(tmp_path / "kernel.py"))
-    assert kernel._load("avx2")[0] is None and "was not built" in kernel._load("avx2")[1]
+    assert kernel._load("avx512")[0] is None and "was not built" in kernel._load("avx512")[1]
     (tmp_path / f"_kernel{kernel.EXTENSION_SUFFIXES[0]}").write_text("no library")
-    assert kernel._load("avx2")[0] is None and "can't be loaded" in kernel._load("avx2")[1]
+    assert kernel._load("avx512")[0] is None and "can't be loaded" in kernel._load("avx512")[1]
 
 
 def test_a_library_of_another_version_is_not_used(monkeypatch):
     native()
     monkeypatch.setattr(kernel, "ABI", -1)
-    assert kernel._load("avx2") == (None, "the C kernel is of another version of hookline: install hookline again")
+    why = "the C kernel is of another version of hookline: install hookline again"
+    assert kernel._load("avx512") == (None, why)
 
 
 def test_bins_are_the_same_in_c():
@@ -126,7 +142,7 @@ def test_other_threads_run_while_the_kernel_does():
     assert ran > 0
 
 
-@pytest.mark.parametrize("way", ["avx2", "torch"])
+@pytest.mark.parametrize("way", ["avx512", "torch"])
 def test_collecting_transfers_once(monkeypatch, way):
     transfers = []
     cat = torch.cat
@@ -136,7 +152,7 @@ def test_collecting_transfers_once(monkeypatch, way):
     found = collect(reduced)
     assert [stats.mean for stats in found] == list(range(20))
     assert [stats.row()["first"] for stats in found] == list(range(20))
-    assert transfers == [20 if kernel.active() and way == "avx2" else 40]
+    assert transfers == [20 if kernel.active() and way == "avx512" else 40]
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""The laws of the kernel over random values: on both of its levels, against sums without rounding."""
+"""The laws of the kernel over random values: on each of its levels, against sums without rounding."""
 
 import math
 
@@ -15,7 +15,7 @@ DTYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
 ODD = [0.0, -0.0, math.nan, math.inf, -math.inf, 1e-40, -1e-44, 5e-324, 6e-8, 0.05, -0.05]
 
 
-@pytest.fixture(params=["avx2", "baseline"], autouse=True)
+@pytest.fixture(params=["avx512", "avx2", "baseline"], autouse=True)
 def way(request):
     with kernel.using(request.param) as name:
         if name != kernel.WAYS[request.param]:
@@ -80,6 +80,43 @@ def test_many_values(x):
 def test_the_end_of_many_values(dtype, more):
     x = torch.randn(5 * 4096 + more, generator=torch.Generator().manual_seed(more)).to(dtype)
     follows(x, True)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_every_small_number_of_values(dtype):
+    x = torch.randn(300, generator=torch.Generator().manual_seed(0)).to(dtype)
+    for size in range(300):
+        follows(x[:size], True)
+
+
+@pytest.mark.parametrize("size", [40, 4096, 3 * 4096 + 17])
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_magnitudes_far_apart(dtype, size):
+    """More of them than a table, or a register, has room for; and the smallest there are."""
+    random = torch.Generator().manual_seed(size)
+    for octaves in (4, 15, 16, 17, 31, 33, 60, 250):
+        exponents = torch.rand(size, generator=random, dtype=torch.float64) * octaves
+        sign = torch.randint(0, 2, (size,), generator=random) * 2 - 1
+        for largest in (-120, -20, 0, 15, 127):
+            x = (sign * 2.0 ** (largest - exponents)).to(dtype)
+            follows(x, True)
+            x[:: size // 40] = 0.0
+            x[1 :: size // 20] = torch.finfo(dtype).smallest_normal / 2**7
+            follows(x, True)
+
+
+def test_denormals_whose_upper_bits_are_zero():
+    x = torch.randn(5000, generator=torch.Generator().manual_seed(0))
+    x[::3], x[1::50], x[2::70], x[5::90] = 0.0, 1e-44, -1e-45, 9.1e-41
+    follows(x, True)
+    follows(torch.full((5000,), 1e-44), True)
+
+
+def test_each_bin_of_one_value():
+    """A block of one value fills one counter, which must have room for it."""
+    for exponent in (-149, -126, -30, 0, 127):
+        for value in (2.0**exponent, -1.5 * 2.0**exponent):
+            follows(torch.full((3 * 4096,), value), True)
 
 
 @settings(deadline=None, max_examples=40)

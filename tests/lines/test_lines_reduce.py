@@ -1,4 +1,4 @@
-"""Every statistic of every kind of tensor against float64 numpy, by each way of reducing: AVX2, C, torch."""
+"""Every statistic of every kind of tensor against float64 numpy, by each way: AVX-512, AVX2, C, torch."""
 
 import math
 
@@ -10,7 +10,7 @@ from torch._subclasses import FakeTensorMode
 from hookline import InvalidArgument, Unsupported
 from hookline.lines import bins, collect, collect_channels, kernel, reduce, reduce_channels
 
-WAYS = ["avx2", "baseline", "torch"]
+WAYS = ["avx512", "avx2", "baseline", "torch"]
 FLOATS = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
 
 

@@ -24,7 +24,7 @@ TENSORS = [
 ]
 
 
-@pytest.mark.parametrize("way", ["avx2", "baseline", "torch"])
+@pytest.mark.parametrize("way", ["avx512", "avx2", "baseline", "torch"])
 @pytest.mark.parametrize("room", [0, 3, 50])
 @pytest.mark.parametrize("histogram", [False, True])
 def test_lines_are_what_each_tensor_alone_is_reduced_to(way, room, histogram):

@@ -3,23 +3,9 @@
 
    hookline_reduce takes contiguous memory, hookline_reduce_difference two of them, hookline_reduce_strided any layout, and
    statistics per channel. hookline_fingerprint and its like take the same memories, and hash their bits. */
-#include "_kernel_avx2.h"
 #include "_kernel_bits.h"
-#include "_kernel_blocks.h"
 #include "_kernel_layout.h"
-
-typedef struct {
-    int dtype, avx2;
-    const char *less;  /* what is subtracted, value by value; NULL for nothing */
-    Header *out;
-    int64_t *hist;     /* where counts go at once; NULL without a histogram */
-    Tally *tally;      /* where they are gathered first, for many values; NULL for few */
-    int64_t tallied, tallied_outside; /* values in it, and those in counters that are no bin */
-#ifdef HAVE_AVX2_PATH
-    Pairs *pairs; /* the same with AVX2 */
-    double shift; /* for the moments of the next block */
-#endif
-} Job;
+#include "_kernel_take.h"
 
 typedef union { /* a block of any dtype */
     double f64[BLOCK];
@@ -27,222 +13,15 @@ typedef union { /* a block of any dtype */
     uint16_t half[BLOCK];
 } Values;
 
-/* Chan's way to put the moments of two parts together. Inline, as `add`: between code with AVX2 and such without, the
-   processor waits. */
-INLINE void merge(Header *into, double mean, double m2, int64_t n) {
-    if (!n) return;
-    if (!into->finite) {
-        into->mean = mean;
-        into->m2 = m2;
-        into->finite = n;
-        return;
-    }
-    double all = (double)(into->finite + n), share = (double)n / all, delta = mean - into->mean;
-    into->m2 += m2 + delta * delta * ((double)into->finite * share);
-    if (isfinite(delta))
-        into->mean += delta * share;
-    else /* fp64 near its limits: the difference of two means can be beyond them */
-        into->mean = into->mean * (1 - share) + mean * share;
-    into->finite += n;
-}
-
-INLINE void add(Header *out, const Block *b) {
-    if (b->finite) {
-        double n = (double)b->finite, m2 = b->s2 - b->s1 * (b->s1 / n);
-        merge(out, b->shift + b->s1 / n, m2 > 0 ? m2 : 0, b->finite);
-        if (b->min < out->min) out->min = b->min;
-        if (b->max > out->max) out->max = b->max;
-    }
-    out->zeros += b->zeros;
-    out->near_zero += b->near_zero;
-    out->nan += b->nan;
-    out->inf += b->inf;
-}
-
-static float limit_of(int dtype) { /* 0.05 as the tensor's own dtype has it, so that a tensor of 0.05 is near zero */
-    return dtype == F16 ? 0x1.998p-5f : dtype == BF16 ? 0x1.9ap-5f : (float)NEAR;
-}
-
-static void plain_f64(const Job *job, const double *x, int n, double shift, Block *b) {
-#ifdef HAVE_AVX2_PATH
-    if (job->avx2) {
-        block_f64_avx2(x, n, shift, NEAR, b);
-        return;
-    }
-#endif
-    block_f64(x, n, shift, NEAR, b);
-}
-
-/* fp64 whose squares, or sums, are beyond fp64: the mean is found at another scale; m2 is honestly inf. */
-static void scaled(const Job *job, const double *x, int n, Block *b) {
-    double copy[BLOCK], scale = 0x1p-600;
-    Block small;
-    int kept = 0;
-    for (int i = 0; i < n; i++)
-        if (isfinite(x[i])) copy[kept++] = x[i] * scale;
-    plain_f64(job, copy, kept, 0, &small);
-    b->shift = small.s1 / kept / scale;
-    b->s1 = 0;
-    b->s2 = INFINITY;
-}
-
-/* The counters below FIRST_KEY hold zeros and what is too small for a counter of its own, those from END_KEY on
-   NaN, Inf and what is too large. Zeros, NaN and Inf are known; where there is more, the block is searched. */
-static int64_t outside(const Tally counts) {
-    int64_t found = 0;
-    for (int copy = 0; copy < COPIES; copy++)
-        for (int side = 0; side < KEYS; side += KEYS / 2) {
-            for (int key = 0; key < FIRST_KEY; key++) found += counts[copy][side + key];
-            for (int key = END_KEY; key < KEYS / 2; key++) found += counts[copy][side + key];
-        }
-    return found;
-}
-
-#define HISTOGRAM(NAME, T, TALLY, KEY)                                                 \
-    static void NAME(Job *job, const T *x, int n, const Block *b) {                    \
-        int64_t found = 0, known = b->zeros + b->nan + b->inf;                         \
-        if (job->tally) {                                                              \
-            TALLY(x, n, *job->tally);                                                  \
-            found = outside(*job->tally) - job->tallied_outside;                       \
-            job->tallied_outside += found;                                             \
-            job->tallied += n;                                                         \
-            job->hist[ZERO_BIN] += b->zeros;                                           \
-            if (found == known) return;                                                \
-        }                                                                              \
-        for (int i = 0; i < n; i++) {                                                  \
-            uint32_t key = KEY(x[i]) & (KEYS / 2 - 1);                                 \
-            if (job->tally && (x[i] == 0 || (key >= FIRST_KEY && key < END_KEY))) continue; \
-            int bin = bin_of(x[i]);                                                    \
-            if (bin >= 0) job->hist[bin]++;                                            \
-        }                                                                              \
-    }
-
-HISTOGRAM(histogram_f32, float, tally_f32, key_f32)
-HISTOGRAM(histogram_f64, double, tally_f64, key_f64)
-
-static void fold(Job *job) {
-    const int offset = 2 + ((-127 - LOWEST) << MANTISSA_BITS);
-    uint32_t *sums = (*job->tally)[0];
-    for (int copy = 1; copy < COPIES; copy++)
-        for (int key = 0; key < KEYS; key++) sums[key] += (*job->tally)[copy][key];
-    for (int key = FIRST_KEY; key < END_KEY; key++) { /* most are zero */
-        if (sums[key]) job->hist[ZERO_BIN + offset + key] += sums[key];
-        if (sums[KEYS / 2 + key]) job->hist[ZERO_BIN - offset - key] += sums[KEYS / 2 + key];
-    }
-}
-
-static void take_f32(Job *job, const void *data, int n) {
-    const float *x = data, limit = limit_of(job->dtype);
-    Block b;
-    block_f32(x, n, x[0], limit, &b);
-    if (!isfinite(b.s2)) {
-        float copy[BLOCK];
-        int64_t nan, gone;
-        float stand_in = float_of(clean_32(data, n, 0x7f800000u, copy, &nan, &gone));
-        block_f32(copy, n, stand_in, limit, &b);
-        without(&b, stand_in, limit, nan, gone);
-    }
-    add(job->out, &b);
-    if (job->hist) histogram_f32(job, x, n, &b);
-}
-
-static void take_f64(Job *job, const void *data, int n) {
-    const double *x = data;
-    Block b;
-    plain_f64(job, x, n, x[0], &b);
-    if (!isfinite(b.s2)) {
-        double copy[BLOCK];
-        int64_t nan, gone;
-        double stand_in = double_of(clean_64(data, n, 0x7ff0000000000000u, copy, &nan, &gone));
-        plain_f64(job, copy, n, stand_in, &b);
-        without(&b, stand_in, NEAR, nan, gone);
-    }
-    if (b.finite && !isfinite(b.s2)) scaled(job, x, n, &b);
-    add(job->out, &b);
-    if (job->hist) histogram_f64(job, x, n, &b);
-}
-
-static void take_halves(Job *job, const void *data, int n) {
-    const uint16_t *x = data;
-    float wide[BLOCK];
-    for (int i = 0; i < n; i++) wide[i] = job->dtype == BF16 ? widen_bfloat(x[i]) : widen_half(x[i]);
-    take_f32(job, wide, n);
-}
-
-#ifdef HAVE_AVX2_PATH
-
-#define STRANGE 16 /* of so many values one outside of the window: then it is not the right one */
-
-/* Into the histogram; the zeros come at the end. */
-AVX2 INLINE void count_avx2(Job *job, const void *x, int n, int dtype, const Block *b) {
-    const int in_pairs = job->pairs && job->pairs->is_open, whole = WHOLE(n);
-    Window in;
-    int below, outside = 0;
-    if (in_pairs) {
-        in = job->pairs->window;
-        below = number_pairs(x, whole, dtype, job->pairs);
-    } else {
-        below = count_one_by_one(x, whole, dtype, job->hist, &in);
-    }
-    for (int i = whole; i < n; i++) count_if_outside(bits_at(x, i, dtype), dtype, (Window){0}, job->hist);
-    if (below || is_above(b, in, dtype)) outside = count_outside(x, whole, dtype, in, job->hist);
-    if (in_pairs && outside > n / STRANGE) {
-        fold_pairs(job->pairs, dtype, job->hist);
-        job->pairs = NULL;
-    }
-    if (job->pairs && !in_pairs && b->zeros < n) open_window(job->pairs, b, dtype);
-}
-
-/* With a NaN or Inf, it is a cleaned copy that is taken, and counted. */
-AVX2 INLINE const void *cleaned(Job *job, const void *x, int n, int dtype, uint32_t *copy, Block *b) {
-    const Form form = form_of(dtype);
-    int64_t nan, gone;
-    uint32_t bits;
-    if (dtype == F32)
-        bits = clean_32_avx2(x, n, form.inf, copy, &nan, &gone);
-    else
-        bits = clean_16_avx2(x, n, (uint16_t)form.inf, copy, &nan, &gone);
-    float stand_in = widened(bits, dtype);
-    block_of(copy, n, dtype, stand_in, NULL, b);
-    without(b, stand_in, widened(form.limit, dtype), nan, gone);
-    if (job->hist && stand_in != 0) job->hist[bin_of(stand_in)] -= gone;
-    return copy;
-}
-
-AVX2 INLINE void take_avx2(Job *job, const void *x, int n, int dtype) {
-    uint32_t copy[BLOCK];
-    Block b;
-    block_of(x, n, dtype, job->shift, job->pairs, &b);
-    if (!isfinite(b.s2)) {
-        x = cleaned(job, x, n, dtype, copy, &b);
-    } else if (is_far_from_mean(&b, n)) {
-        about_mean(&b, x, n, dtype);
-        job->shift = b.shift; /* the next block's mean is most often near it */
-    }
-    add(job->out, &b);
-    if (job->hist) count_avx2(job, x, n, dtype, &b);
-}
-
-AVX2 static void take_f32_avx2(Job *job, const void *x, int n) { take_avx2(job, x, n, F32); }
-AVX2 static void take_f16_avx2(Job *job, const void *x, int n) { take_avx2(job, x, n, F16); }
-AVX2 static void take_bf16_avx2(Job *job, const void *x, int n) { take_avx2(job, x, n, BF16); }
-
-/* Zeros are known by now; bins that no value of the dtype is in had what was counted elsewhere. */
-static void settle(Job *job) {
-    const Form form = form_of(job->dtype);
-    const int unused = (int)(form.inf >> form.shift) + form.bias + TO_BIN;
-    if (job->pairs && job->pairs->is_open) fold_pairs(job->pairs, job->dtype, job->hist);
-    job->hist[ZERO_BIN] = job->out->zeros;
-    job->hist[ZERO_BIN + unused] = job->hist[ZERO_BIN - unused] = 0;
-}
-
-#endif
-
 static int size_of(int dtype) { return dtype == F64 ? 8 : dtype == F32 ? 4 : 2; }
 
 typedef void (*Take)(Job *, const void *, int);
 
 static Take take_of(const Job *job) {
+#ifdef HAVE_AVX512_PATH
+    static const Take avx512[] = {[F32] = take_f32_avx512, [F16] = take_f16_avx512, [BF16] = take_bf16_avx512};
+    if (job->avx512 && job->dtype != F64) return avx512[job->dtype];
+#endif
 #ifdef HAVE_AVX2_PATH
     static const Take avx2[] = {[F32] = take_f32_avx2, [F16] = take_f16_avx2, [BF16] = take_bf16_avx2};
     if (job->avx2 && job->dtype != F64) return avx2[job->dtype];
@@ -266,6 +45,9 @@ static void make_room(Job *job) {
 typedef void (*Subtract)(const void *, const void *, int, void *);
 
 static Subtract subtract_of(const Job *job) {
+#ifdef HAVE_AVX512_PATH
+    if (job->avx512 && job->dtype == F32) return subtract_f32_avx512;
+#endif
 #ifdef HAVE_AVX2_PATH
     static const Subtract avx2[] = {
         [F32] = subtract_f32_avx2, [F64] = subtract_f64, [F16] = subtract_f16_avx2, [BF16] = subtract_bf16_avx2};
@@ -307,10 +89,18 @@ static void take(Job *job, const char *data, int64_t n) {
 #endif
 }
 
+static void set_way(Job *job, int how) {
+    job->dtype = DTYPE_OF(how);
+    job->avx2 = LEVEL_OF(how) >= AVX2_LEVEL;
+    job->avx512 = LEVEL_OF(how) >= AVX512_LEVEL;
+}
+
 static Job begin(Header *out, int how) {
     *out = (Header){.min = INFINITY, .max = -INFINITY};
     int64_t *hist = WITH_HISTOGRAM(how) ? HIST(out) : NULL;
-    return (Job){.dtype = DTYPE_OF(how), .avx2 = LEVEL_OF(how) == AVX2_LEVEL, .out = out, .hist = hist};
+    Job job = {.out = out, .hist = hist};
+    set_way(&job, how);
+    return job;
 }
 
 /* torch.set_flush_denormal makes the processor take denormals for zeros; here they count as what they are. To set its mode
@@ -334,7 +124,14 @@ API int hookline_abi(void) { return ABI * 10000 + BINS; }
 
 API int hookline_best_level(void) {
 #ifdef HAVE_AVX2_PATH
-    __builtin_cpu_init();
+    __builtin_cpu_init(); /* asks the system, too, whether it keeps such registers */
+#ifdef HAVE_AVX512_PATH
+#define HAS(feature) __builtin_cpu_supports(feature)
+    if (HAS("avx2") && HAS("fma") && HAS("f16c") && HAS("avx512f") && HAS("avx512bw") && HAS("avx512dq") && HAS("avx512vl") &&
+        HAS("avx512vbmi") && HAS("avx512vbmi2") && HAS("avx512bitalg") && HAS("avx512vpopcntdq") && HAS("gfni") &&
+        HAS("bmi2") && HAS("popcnt"))
+        return AVX512_LEVEL;
+#endif
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c"))
         return AVX2_LEVEL;
 #endif
@@ -365,7 +162,7 @@ static void take_in_pairs(Job *job, const char *data, int64_t n) {
 static void take_all(Job *job, const char *data, int64_t n) {
 #ifdef HAVE_AVX2_PATH
     if (job->avx2 && job->dtype != F64) {
-        if (job->hist && n >= MANY)
+        if (job->hist && n >= MANY && !job->avx512)
             take_in_pairs(job, data, n);
         else
             take(job, data, n);
@@ -472,7 +269,7 @@ API int hookline_reduce_strided(
 /* The fingerprint of the bits of n values behind each other, or of n bytes; `out` has room for it. */
 API void hookline_fingerprint(const void *data, int64_t n, int how, uint64_t *out) {
     const int bytes = DTYPE_OF(how) == BYTES ? 1 : size_of(DTYPE_OF(how));
-    *out = fingerprint(data, n * bytes, LEVEL_OF(how) == AVX2_LEVEL);
+    *out = fingerprint(data, n * bytes, LEVEL_OF(how) >= AVX2_LEVEL);
 }
 
 /* The same for any layout of up to MAX_DIMS dims, strides in values; with the arguments of hookline_reduce_strided, in
@@ -481,7 +278,7 @@ API int hookline_fingerprint_strided(
     const void *data, int dims, const int64_t *size, const int64_t *stride, int unused, int how, char *out) {
     (void)unused;
     if (dims > MAX_DIMS) return 1;
-    uint64_t found = fingerprint_strided(data, dims, size, stride, size_of(DTYPE_OF(how)), LEVEL_OF(how) == AVX2_LEVEL);
+    uint64_t found = fingerprint_strided(data, dims, size, stride, size_of(DTYPE_OF(how)), LEVEL_OF(how) >= AVX2_LEVEL);
     memcpy(out, &found, sizeof found);
     return 0;
 }
@@ -489,7 +286,8 @@ API int hookline_fingerprint_strided(
 /* And of the differences of two such memories, as hookline_reduce_difference makes them. */
 API int hookline_fingerprint_difference(const void *data, const void *less, int64_t n, int how, uint64_t *out) {
     if (FLUSHES || !is_aligned(data, DTYPE_OF(how)) || !is_aligned(less, DTYPE_OF(how))) return 1;
-    Job job = {.dtype = DTYPE_OF(how), .avx2 = LEVEL_OF(how) == AVX2_LEVEL};
+    Job job = {0};
+    set_way(&job, how);
     const Subtract subtract = subtract_of(&job);
     const int64_t bytes = size_of(job.dtype), full = 8 * WORDS / bytes;
     Values made;
@@ -522,7 +320,7 @@ AVX2 static double read_avx2(const float *x, int64_t n) {
 
 API double hookline_read_pass(const float *x, int64_t n) {
 #ifdef HAVE_AVX2_PATH
-    if (hookline_best_level() == AVX2_LEVEL) return read_avx2(x, n);
+    if (hookline_best_level() >= AVX2_LEVEL) return read_avx2(x, n);
 #endif
     float lanes[16] = {0};
     for (int64_t i = 0; i + 16 <= n; i += 16)

@@ -13,6 +13,14 @@
 #define AVX2 __attribute__((target("avx2,fma,f16c")))
 #endif
 
+/* What processors since Ice Lake and Zen 4 have. Older ones with AVX-512 slow down where it is used, and take AVX2. */
+#if defined(HAVE_AVX2_PATH) && defined(__x86_64__) && (defined(__clang__) ? __clang_major__ >= 9 : __GNUC__ >= 9)
+#define HAVE_AVX512_PATH 1
+#define AVX512                                                                                                       \
+    __attribute__((target("avx2,fma,f16c,bmi2,popcnt,avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg," \
+                          "avx512vpopcntdq,gfni")))
+#endif
+
 #if defined(__GNUC__) || defined(__clang__)
 #define PREFETCH(address) __builtin_prefetch(address)
 #define INLINE static inline __attribute__((always_inline))
@@ -31,7 +39,7 @@
 #define ABI 3
 
 enum { F32 = 0, F64 = 1, F16 = 2, BF16 = 3, BYTES = 4 };
-enum { BASELINE = 1, AVX2_LEVEL = 2 };
+enum { BASELINE = 1, AVX2_LEVEL = 2, AVX512_LEVEL = 3 };
 
 /* How a call is to be done, in one number, for every argument of a ctypes call costs time. */
 #define DTYPE_OF(how) ((how) & 15)

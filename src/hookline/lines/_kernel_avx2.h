@@ -234,11 +234,15 @@ AVX2 INLINE void put_found_f32(Block *b, const Found *f, int n) {
 
 /* Signed, the largest is the highest value if one is positive; unsigned, it is the lowest if one is negative. If there
    is none, it is the one with the least magnitude. */
-AVX2 INLINE void put_found_halves(Block *b, const Found *f, int n, int dtype) {
+AVX2 INLINE void put_extremes(Block *b, const Found *f, int dtype) {
     const uint32_t sign = form_of(dtype).sign, least = least_16(f->least);
     uint32_t high = largest_signed_16(f->high), low = largest_16(f->low);
     b->max = widened(high & sign ? least | sign : high, dtype);
     b->min = widened(low & sign ? low : least, dtype);
+}
+
+AVX2 INLINE void put_found_halves(Block *b, const Found *f, int n, int dtype) {
+    put_extremes(b, f, dtype);
     b->zeros += held_16(f->zeros);
     b->near_zero += n - held_16(f->far);
 }
@@ -355,6 +359,7 @@ AVX2 INLINE int is_below(__m256i least, uint32_t low, int dtype) {
 
 #define TO_BIN (2 + ((-127 - LOWEST) << MANTISSA_BITS)) /* from the key of an fp32 value to its bin, from ZERO_BIN on */
 
+#define STRANGE 16 /* of so many values one outside of the window: then it is not the right one */
 #define SEVERAL 1024 /* values that are worth a second table */
 
 /* Every second value in a table of its own, or neighbours that are alike would wait for each other's store. */

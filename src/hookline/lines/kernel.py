@@ -1,7 +1,7 @@
 """Kernel: the C library that reduces CPU memory in one pass, found, loaded and called.
 
 It is called through ctypes, which lets other threads run meanwhile. HOOKLINE_KERNEL=baseline or =torch
-in the environment does without AVX2, or without the library.
+in the environment does without AVX, or without the library; =avx2 does without AVX-512.
 """
 
 from __future__ import annotations
@@ -32,8 +32,10 @@ CODES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 3}
 BYTES = 4
 """The code of what is hashed byte by byte."""
 MAX_DIMS = 8
-WAYS = {"avx2": "AVX2", "baseline": "baseline C", "torch": "torch"}
-"""What HOOKLINE_KERNEL may ask for, and what `kernel_in_use` calls it."""
+WAYS = {"avx512": "AVX-512", "avx2": "AVX2", "baseline": "baseline C", "torch": "torch"}
+"""What HOOKLINE_KERNEL may ask for, from the best on, and what `kernel_in_use` calls it."""
+LEVELS = {"avx512": 3, "avx2": 2, "baseline": 1}
+"""Those of `_kernel.h`."""
 
 Plain = ctypes.c_int64 * HEADER
 Full = ctypes.c_int64 * (HEADER + bins.COUNT)
@@ -46,11 +48,11 @@ def room_for(histogram: bool) -> Any:
 
 
 class Kernel:
-    """The loaded library, at one level: 2 is AVX2, 1 baseline C."""
+    """The loaded library, at one of the LEVELS."""
 
     def __init__(self, library: ctypes.CDLL, level: int) -> None:
         self.library, self.level = library, level
-        self.name = "AVX2" if level == 2 else "baseline C"
+        self.name = next(WAYS[way] for way, one in LEVELS.items() if one == level)
         # Addresses are passed as integers: ctypes takes twice as long for its own arrays.
         self._reduce = library.hookline_reduce
         self._reduce.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, ctypes.c_void_p]
@@ -164,7 +166,7 @@ class _Choice:
 
     def get(self) -> Kernel | None:
         if not self.found:
-            self.kernel, self.why = _load(os.environ.get("HOOKLINE_KERNEL", "avx2"))
+            self.kernel, self.why = _load(os.environ.get("HOOKLINE_KERNEL", "avx512"))
             self.found = True
         return self.kernel
 
@@ -188,13 +190,13 @@ def _load(wanted: str) -> tuple[Kernel | None, str]:
             return None, "the C kernel is of another version of hookline: install hookline again"
     except (OSError, AttributeError) as error:
         return None, f"the C kernel can't be loaded: {error}"
-    return Kernel(library, library.hookline_best_level() if wanted == "avx2" else 1), ""
+    return Kernel(library, min(LEVELS[wanted], library.hookline_best_level())), ""
 
 
 def kernel_in_use() -> str:
-    """What reduces CPU tensors: "AVX2", "baseline C" or "torch"; `why_not_native` tells why it is torch.
+    """What reduces CPU tensors: "AVX-512", "AVX2", "baseline C" or "torch"; `why_not_native` tells why that.
 
-    >>> kernel_in_use() in ("AVX2", "baseline C", "torch")
+    >>> kernel_in_use() in ("AVX-512", "AVX2", "baseline C", "torch")
     True
     """
     kernel = active()
@@ -209,7 +211,7 @@ def why_not_native() -> str:
 
 @contextmanager
 def using(wanted: str) -> Iterator[str]:
-    """Has "avx2", "baseline" or "torch" be used within a block, in all threads: for tests and comparisons.
+    """Has one of the WAYS, or the next best, be used within a block, in all threads: for tests and comparisons.
 
     >>> with using("torch"):
     ...     kernel_in_use()

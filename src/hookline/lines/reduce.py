@@ -16,7 +16,7 @@ from hookline.backends import of_tensor
 from hookline.backends.nouns import Tensor
 from hookline.backends.protocol import Backend
 from hookline.errors import InvalidArgument
-from hookline.lines.kernel import active, address_of, room_for
+from hookline.lines.kernel import Kernel, active, address_of, room_for
 from hookline.lines.registry import Statistic, on_tensors
 from hookline.lines.stats import Extra, Stats
 from hookline.rows import HEADER
@@ -42,9 +42,11 @@ class Reduced:
 def reduced_into(words: int, tensor: Tensor, histogram: bool) -> bool:
     """Whether the kernel could write the statistics of `tensor` to the address `words`, where there are zeros."""
     kernel = active()
-    if kernel is None:
-        return False
     backend = _backends.get(type(tensor)) or _backend_of(tensor)
+    return kernel is not None and _written(kernel, backend, words, tensor, histogram)
+
+
+def _written(kernel: Kernel, backend: Backend, words: int, tensor: Tensor, histogram: bool) -> bool:
     exchange = backend.exchange_of(tensor)
     if exchange is not None and kernel.reduce_direct(exchange, tensor, histogram, words):
         return True
@@ -69,18 +71,19 @@ def reduce(tensor: Tensor, histogram: bool = True, extra: Iterable[str] = ()) ->
     """
     backend = _backends.get(type(tensor)) or _backend_of(tensor)
     kernel = active()
-    reduced = None
+    words: Any = None
     if kernel is not None:
-        address = backend.address(tensor)
-        if address is None:
-            tensor = backend.reducible(tensor)
-            address = backend.address(tensor)
-        if address is not None:
-            reduced = Reduced(backend, kernel.reduce(address, histogram), histogram)
-    else:
+        words = room_for(histogram)
+        if not _written(kernel, backend, address_of(words), tensor, histogram):
+            words = None
+    if words is None:
         tensor = backend.reducible(tensor)
-    if reduced is None:
-        reduced = Reduced(backend, backend.reduced_on_device(tensor, histogram), histogram)
+        address = None if kernel is None else backend.address(tensor)
+        if kernel is None or address is None:
+            words = backend.reduced_on_device(tensor, histogram)
+        else:
+            words = kernel.reduce(address, histogram)
+    reduced = Reduced(backend, words, histogram)
     if extra and (wanted := on_tensors(extra)):
         reduced.extra = wanted
         reduced.scalars = backend.scalars([found.fn for found in wanted], backend.reducible(tensor))

@@ -1,0 +1,217 @@
+/* One block with AVX-512, of fp32, fp16 or bf16 as they lie in memory; its histogram is in _kernel_slots.h.
+
+   - Moments as with AVX2: in double, about 0, or about the mean where that is far away.
+   - Only two ports of a processor work on 512 bits, and they are what limits. So comparisons give a bit for each value,
+     which is stored, by other ports, and counted at the end of the block.
+   - What is left at the end of a tensor is taken by the same code, with the other lanes masked. */
+#ifndef HOOKLINE_AVX512_H
+#define HOOKLINE_AVX512_H
+
+#include "_kernel_avx2.h"
+
+#ifdef HAVE_AVX512_PATH
+
+#define WIDE 32 /* values that a loop takes at a time */
+#define ALL 0xffffffffu
+
+SUBTRACT(subtract_f32_avx512, float, AS_IT_IS, AS_IT_IS, AVX512)
+
+/* The first n of WIDE values, as bits; and the same of values whose even ones come first. */
+INLINE uint32_t first_of(int n) { return n >= WIDE ? ALL : (1u << n) - 1; }
+INLINE uint32_t evens_of(int n) { return ((1u << (n + 1) / 2) - 1) | ((1u << n / 2) - 1) << 16; }
+
+/* A bit for each value of a block. */
+typedef struct {
+    uint16_t of[BLOCK / 16];
+} Marks;
+
+/* How many of the first n are set, with those of the lanes behind the last value. */
+AVX512 INLINE int marked(const Marks *marks, int n) {
+    const int bytes = (n + WIDE - 1) / WIDE * (WIDE / 8);
+    __m512i sum = _mm512_setzero_si512();
+    for (int from = 0; from < bytes; from += 64) {
+        const __mmask64 there = bytes - from >= 64 ? ~0ull : (1ull << (bytes - from)) - 1;
+        __m512i bits = _mm512_maskz_loadu_epi8(there, (const char *)marks->of + from);
+        sum = _mm512_add_epi64(sum, _mm512_popcnt_epi64(bits));
+    }
+    return (int)_mm512_reduce_add_epi64(sum);
+}
+
+INLINE int lanes_behind(int n) { return (WIDE - n % WIDE) % WIDE; }
+
+/* Four of each kind, as their latency asks for; with names, or the compiler would keep them in memory. */
+typedef struct {
+    __m512d s1, s2;
+} Sum512;
+
+typedef struct {
+    Sum512 a, b, c, d;
+} Sums512;
+
+AVX512 INLINE void sum_eight(Sum512 *s, const float *x, uint32_t which, int about, __m512d shift) {
+    const __mmask8 some = (__mmask8)which;
+    __m512d v = _mm512_cvtps_pd(_mm256_maskz_loadu_ps(some, x));
+    if (about) v = _mm512_maskz_sub_pd(some, v, shift);
+    s->s1 = _mm512_add_pd(s->s1, v);
+    s->s2 = _mm512_fmadd_pd(v, v, s->s2);
+}
+
+/* Takes the `which` of WIDE floats. */
+AVX512 INLINE void sum_wide(Sums512 *s, const float *x, uint32_t which, int about, __m512d shift) {
+    sum_eight(&s->a, x, which, about, shift);
+    sum_eight(&s->b, x + 8, which >> 8, about, shift);
+    sum_eight(&s->c, x + 16, which >> 16, about, shift);
+    sum_eight(&s->d, x + 24, which >> 24, about, shift);
+}
+
+AVX512 INLINE void put_sums_512(Block *b, const Sums512 *s) {
+    __m512d s1 = _mm512_add_pd(_mm512_add_pd(s->a.s1, s->b.s1), _mm512_add_pd(s->c.s1, s->d.s1));
+    __m512d s2 = _mm512_add_pd(_mm512_add_pd(s->a.s2, s->b.s2), _mm512_add_pd(s->c.s2, s->d.s2));
+    b->s1 = _mm512_reduce_add_pd(s1);
+    b->s2 = _mm512_reduce_add_pd(s2);
+}
+
+/* As in Found. */
+typedef struct {
+    __m512i high, low, least;
+} Extremes;
+
+AVX512 INLINE Extremes before_all(const void *x, int dtype) {
+    const __m512i none = _mm512_setzero_si512();
+    if (dtype != F32) return (Extremes){_mm512_set1_epi16(INT16_MIN), none, _mm512_set1_epi16(INT16_MAX)};
+    const __m512i first = _mm512_set1_epi32((int)bits_at(x, 0, F32));
+    return (Extremes){first, first, none};
+}
+
+AVX512 INLINE void look_wide_f32(const float *x, uint32_t which, Extremes *e, uint16_t *zeros, uint16_t *far) {
+    const __m512i magnitude = _mm512_set1_epi32(0x7fffffff), limit = _mm512_set1_epi32((int)form_of(F32).limit);
+    for (int k = 0; k < 2; k++) {
+        const __mmask16 some = (__mmask16)(which >> 16 * k);
+        __m512 v = _mm512_maskz_loadu_ps(some, x + 16 * k);
+        __m512 high = _mm512_castsi512_ps(e->high), low = _mm512_castsi512_ps(e->low);
+        __m512i bits = _mm512_castps_si512(v);
+        e->high = _mm512_castps_si512(_mm512_mask_max_ps(high, some, v, high));
+        e->low = _mm512_castps_si512(_mm512_mask_min_ps(low, some, v, low));
+        zeros[k] = _mm512_testn_epi32_mask(bits, magnitude);
+        far[k] = _mm512_cmpgt_epi32_mask(_mm512_and_si512(bits, magnitude), limit);
+    }
+}
+
+/* Halves are also widened, bfloats with the even ones first. */
+AVX512 INLINE void look_wide_halves(
+    const uint16_t *x, uint32_t which, int dtype, Extremes *e, uint16_t *zeros, uint16_t *far, float *wide) {
+    __m512i bits = _mm512_maskz_loadu_epi16(which, x), size = _mm512_and_si512(bits, _mm512_set1_epi16(0x7fff));
+    const __mmask32 is_zero = _mm512_testn_epi16_mask(size, size);
+    const __mmask32 is_far = _mm512_cmpgt_epi16_mask(size, _mm512_set1_epi16((short)form_of(dtype).limit));
+    e->high = _mm512_mask_max_epi16(e->high, which, e->high, bits);
+    e->low = _mm512_max_epu16(e->low, bits);
+    e->least = _mm512_mask_min_epu16(e->least, which, e->least, size);
+    memcpy(zeros, &is_zero, sizeof is_zero);
+    memcpy(far, &is_far, sizeof is_far);
+    if (dtype == BF16) {
+        _mm512_storeu_si512(wide, _mm512_slli_epi32(bits, 16));
+        _mm512_storeu_si512(wide + 16, _mm512_and_si512(bits, _mm512_set1_epi32((int)0xffff0000u)));
+    } else {
+        _mm512_storeu_ps(wide, _mm512_cvtph_ps(_mm512_castsi512_si256(bits)));
+        _mm512_storeu_ps(wide + 16, _mm512_cvtph_ps(_mm512_extracti64x4_epi64(bits, 1)));
+    }
+}
+
+#define TWO_PARTS(v) _mm512_castsi512_si256(v), _mm512_extracti64x4_epi64(v, 1)
+
+AVX512 INLINE void put_extremes_512(Block *b, const Extremes *e, int dtype) {
+    if (dtype == F32) {
+        b->max = _mm512_reduce_max_ps(_mm512_castsi512_ps(e->high));
+        b->min = _mm512_reduce_min_ps(_mm512_castsi512_ps(e->low));
+    } else {
+        const Found f = {
+            .high = _mm256_max_epi16(TWO_PARTS(e->high)),
+            .low = _mm256_max_epu16(TWO_PARTS(e->low)),
+            .least = _mm256_min_epu16(TWO_PARTS(e->least))};
+        put_extremes(b, &f, dtype);
+    }
+}
+
+/* What a scan gathers: sums and extremes in registers, marks in memory. */
+typedef struct {
+    Sums512 sums;
+    Extremes extremes;
+} Gathered;
+
+typedef struct {
+    Marks zeros, far;
+} Marked;
+
+AVX512 INLINE void scan_wide_f32(Gathered *g, Marked *m, const float *x, int i, uint32_t which, int about, __m512d shift) {
+    sum_wide(&g->sums, x + i, which, about, shift);
+    look_wide_f32(x + i, which, &g->extremes, m->zeros.of + i / 16, m->far.of + i / 16);
+}
+
+AVX512 INLINE void scan_f32(Gathered *g, Marked *m, const float *x, int n, int about, __m512d shift) {
+    int i = 0;
+    for (; i + WIDE <= n; i += WIDE) {
+        PREFETCH((const char *)(x + i) + AHEAD);
+        PREFETCH((const char *)(x + i) + AHEAD + 64);
+        scan_wide_f32(g, m, x, i, ALL, about, shift);
+    }
+    if (i < n) scan_wide_f32(g, m, x, i, first_of(n - i), about, shift);
+}
+
+/* Sums read from memory what was widened one step before: to take a register apart would cost more, and so would to wait
+   for what has just been stored. */
+AVX512 INLINE void scan_halves(Gathered *g, Marked *m, const uint16_t *x, int n, int dtype, int about, __m512d shift) {
+    float wide[2][WIDE];
+    int i = 0;
+#define LOOK(which) \
+    look_wide_halves(x + i, which, dtype, &g->extremes, m->zeros.of + i / 16, m->far.of + i / 16, wide[i / WIDE % 2])
+    for (; i + WIDE <= n; i += WIDE) {
+        PREFETCH((const char *)(x + i) + AHEAD);
+        LOOK(ALL);
+        if (i) sum_wide(&g->sums, wide[(i / WIDE + 1) % 2], ALL, about, shift);
+    }
+    if (i) sum_wide(&g->sums, wide[(i / WIDE + 1) % 2], ALL, about, shift);
+    if (i == n) return;
+    LOOK(first_of(n - i));
+    sum_wide(&g->sums, wide[i / WIDE % 2], dtype == BF16 ? evens_of(n - i) : first_of(n - i), about, shift);
+#undef LOOK
+}
+
+AVX512 INLINE void scan_512(const void *x, int n, int dtype, int about, Block *b) {
+    const __m512d shift = _mm512_set1_pd(b->shift);
+    const Sum512 none = {_mm512_setzero_pd(), _mm512_setzero_pd()};
+    Gathered g = {{none, none, none, none}, before_all(x, dtype)};
+    Marked m;
+    if (dtype == F32)
+        scan_f32(&g, &m, x, n, about, shift);
+    else
+        scan_halves(&g, &m, x, n, dtype, about, shift);
+    put_sums_512(b, &g.sums);
+    put_extremes_512(b, &g.extremes, dtype);
+    b->zeros = marked(&m.zeros, n) - lanes_behind(n); /* these lanes are zeros, and not far */
+    b->near_zero = n - marked(&m.far, n);
+}
+
+/* Everything but the histogram, about a shift. Where a value is not finite, s2 is not, and nothing else is of use. */
+#define BLOCK_512(NAME, DTYPE)                                                     \
+    AVX512 static void NAME(const void *x, int n, double shift, Block *b) {        \
+        *b = (Block){.shift = shift, .finite = n};                                 \
+        if (shift == 0)                                                            \
+            scan_512(x, n, DTYPE, 0, b);                                           \
+        else                                                                       \
+            scan_512(x, n, DTYPE, 1, b);                                           \
+    }
+BLOCK_512(block_f32_512, F32)
+BLOCK_512(block_f16_512, F16)
+BLOCK_512(block_bf16_512, BF16)
+
+INLINE void block_512(const void *x, int n, int dtype, double shift, Block *b) {
+    if (dtype == F32)
+        block_f32_512(x, n, shift, b);
+    else if (dtype == F16)
+        block_f16_512(x, n, shift, b);
+    else
+        block_bf16_512(x, n, shift, b);
+}
+
+#endif
+#endif
