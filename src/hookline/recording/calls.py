@@ -13,6 +13,8 @@ from hookline.trees import ONE, filled, leaves, map_leaves
 
 MISSING = object()
 ONE_ARGUMENT: tuple[Any, dict[str, Any]] = ((ONE,), {})
+ONLY = (0,)
+"""The number of the place where a single tensor stands."""
 
 
 class Call(Recorded):
@@ -77,6 +79,18 @@ class Call(Recorded):
 
     def _take_output_grad(self, numbers: Sequence[int], grad: Any) -> None:
         self._take(self._grads_out, numbers, grad)
+
+    def _take_both(self, grad_output: Any, grad_input: Any) -> None:
+        """Takes the gradients of a call of one tensor in and one out, where they come at once."""
+        store, grads_in, grads_out = self._store, self._grads_in, self._grads_out
+        if store is None or store.copy is None or not store.open or grads_in or grads_out:
+            self._take_output_grad(ONLY, grad_output)
+            self._take_input_grad(ONLY, grad_input)
+        elif grads_in is not None and grads_out is not None:  # the first of it, as it is nearly always
+            store.backward_ran = True
+            self._backward = store.backward_number()
+            grads_out[0] = store.copy(grad_output)
+            grads_in[0] = store.copy(grad_input)
 
     def _note_doubt(self, sentence: str) -> None:
         self._doubt = sentence

@@ -26,8 +26,8 @@ def explain(
         record = site.record
         if record._has_calls:
             why = backend.why_no_numbers(record._latest_output)
-            if recorder._grads:
-                why = joined(_without_gradients(recorder, record), why)
+            if recorder._grads and (missing := _without_gradients(recorder, record)) is not None:
+                why = joined(missing, why)
         elif stopped:
             why = f"the forward was stopped after {(fired or [''])[-1]!r}, before it was reached"
         elif site.under_way:
@@ -38,10 +38,9 @@ def explain(
             why = f"its {site.elsewhere} calls came from threads or tasks with recordings of their own"
         else:
             why = why_silent(backend, tree, record.name, fired, silent)
-        if record._remark or record._repeats or recorder._grads or not_kept:
-            why = joined(
-                why, record._remark, *_doubts(recorder, record), not_kept.get(record.name), _repeats(record)
-            )
+        doubts = _doubts(record) if recorder._grads else ()
+        if record._remark or record._repeats or doubts or not_kept:
+            why = joined(why, record._remark, *doubts, not_kept.get(record.name), _repeats(record))
         if why is not None:
             record.why = why
     for name, remark in backend.remarks(tree.modules).items():
@@ -51,13 +50,13 @@ def explain(
 
 
 def _without_gradients(recorder: Recorder, record: SiteRecord) -> str | None:
-    without = sum(not call._grads_out for call in record.calls)
+    without = len([call for call in record.calls if not call._grads_out])
     return no_gradient(without, len(record.calls), recorder._store.backward_ran)
 
 
-def _doubts(recorder: Recorder, record: SiteRecord) -> Iterable[str | None]:
+def _doubts(record: SiteRecord) -> Iterable[str | None]:
     """What a backward found to remark of the calls, each sentence once."""
-    return dict.fromkeys(call._doubt for call in record.calls) if recorder._grads else ()
+    return dict.fromkeys([call._doubt for call in record.calls if call._doubt is not None])
 
 
 def _repeats(record: SiteRecord) -> str | None:
