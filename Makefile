@@ -102,9 +102,9 @@ test-sanitized: setup
 	rm -rf $(SANITIZED)
 	mkdir -p $(SANITIZED)
 	cp -r src/hookline $(SANITIZED)/
-	rm -f $(SANITIZED)/hookline/*/_*.so
+	find $(SANITIZED)/hookline -name '_*.so' -delete
 	$(CC) $(SANITIZE) src/hookline/lines/_kernel.c -o $(SANITIZED)/hookline/lines/_kernel.abi3.so
-	for part in _again _direct; do \
+	for part in _again _direct torch/grads/_simple; do \
 		$(CC) $(SANITIZE) -DPy_LIMITED_API=0x030B0000 \
 			-I"$$($(BIN)/python -c 'import sysconfig as s; print(s.get_path("include"))')" \
 			src/hookline/backends/$$part.c -o $(SANITIZED)/hookline/backends/$$part.abi3.so || exit 1; \

@@ -78,9 +78,14 @@ def edge_of_root(root: Any) -> Edge | None:
     return root.node, root.output_nr
 
 
+def has_view(leaf: Tensor) -> bool:
+    """Whether the layout of `leaf` has a view of all of it."""
+    return leaf.layout is torch.strided and not leaf.is_nested
+
+
 def aliased(leaf: Tensor) -> Tensor:
     """A view of all of `leaf`; `leaf` itself where its layout has no such view."""
-    if leaf.layout is not torch.strided or leaf.is_nested:
+    if not has_view(leaf):
         return leaf
     with aside(type(leaf), transforms=False) if is_seen(leaf) else nullcontext():
         alias: Tensor
