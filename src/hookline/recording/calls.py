@@ -226,9 +226,11 @@ class SiteRecord(Recorded):
         self._param_grads = {}
 
     def _take_param_grad(self, parameter: str, grad: Any) -> None:
-        if self._store is not None and self._store.open and self._param_grads is not None:
-            self._store.backward_ran = True
-            self._param_grads[parameter] = self._store.tensor(grad, self.name)
+        store = self._store
+        if store is not None and store.open and self._param_grads is not None:
+            store.backward_ran = True
+            value = store.tensor(grad, self.name) if store.copy is None else store.copy(grad)
+            self._param_grads[parameter] = value
 
     def _last(self) -> Call:
         if not self.calls:

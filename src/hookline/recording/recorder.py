@@ -60,7 +60,9 @@ class Recorder(Enterable, Undoing):
         self._ends = itertools.count()
         self._number = self._session.number
         self._tensor = backend.tensor
+        # Looked up once: they are asked on every call.
         self._in_recompute, self._backward_number = backend.in_recompute, backend.backward_number
+        self._sequence_number, self._listener = backend.sequence_number, backend.listener
         self._inputs, self._grads = inputs, grads
         self._needs = Needs(inputs=inputs, replaces=False, grads=grads, stops=stop)
         self._needs_after = self._needs._replace(inputs=False)
@@ -254,9 +256,9 @@ class _FullRecorder(SiteTap, _SiteRecorder):
             call._input = store.tree(args, site)
             call._kwargs = store.tree(kwargs, site)
         if recorder._grads:
-            backend, tensor = recorder._backend, recorder._tensor
-            call.sequence = backend.sequence_number()
-            listener = backend.listener(call._take_input_grad, call._take_output_grad, self.memory)
+            tensor = recorder._tensor
+            call.sequence = recorder._sequence_number()
+            listener = recorder._listener(call._take_input_grad, call._take_output_grad, self.memory)
             listener.on_doubt, listener.on_both = call._note_doubt, call._take_both
             single = len(args) == 1 and not kwargs and type(args[0]) is tensor
             call._template_in = ONE_ARGUMENT if single else slotted((args, kwargs), tensor)[0]

@@ -22,6 +22,7 @@ from hookline.backends.torch.compat import (
     note_hook,
     number_on_leaf,
     take_off_leaf,
+    unfollowed,
 )
 from hookline.backends.torch.modules import walk
 from hookline.backends.undoing import Undoing
@@ -43,6 +44,9 @@ class _GradientTap(Tap):
     def __call__(self, grad: torch.Tensor) -> None:
         if grad is not None:  # compiled code tells of parameters without a gradient, too
             self.sink(self.name, grad)
+
+
+unfollowed(_GradientTap.__call__)
 
 
 class _Heard:
