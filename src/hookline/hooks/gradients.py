@@ -126,7 +126,10 @@ class _BackwardCall:
         return self._call(grads, self.grads_out)
 
     def with_both(self, grad_output: Any, grad_input: Any) -> list[Any] | None:
-        return self._call([grad_input], [grad_output])
+        # What `_call` does where each side is a tensor: structures are tuples of one.
+        shown = self._module(), (grad_input,), (grad_output,)
+        new = call_hook(self._label.site, self._label.kind, self._hook, *shown)
+        return None if new is None else self.inputs.taken(new, [grad_input])
 
     def without_inputs(self, grads: list[Any]) -> None:
         self._call([None] * self.inputs.places, grads)

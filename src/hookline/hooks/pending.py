@@ -83,6 +83,8 @@ class CallsUnderWay:
 
     def drained(self) -> list[Any]:
         """The entries of calls that never came to their end; none is waited for any more."""
+        if not self._entries:
+            return []
         entries, self._entries = self._entries, {}
         return [value for _, _, value, _ in entries.values()]
 

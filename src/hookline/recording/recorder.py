@@ -168,7 +168,6 @@ class _SiteRecorder:
     """How many calls belonged to other blocks."""
 
     def __init__(self, recorder: Recorder, target: Target) -> None:
-        super().__init__()
         self.recorder = recorder
         self.target = target
         self.store = store = recorder._store

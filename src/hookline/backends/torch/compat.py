@@ -265,14 +265,8 @@ def listen(tensor: torch.Tensor, fn: Callable[[torch.Tensor], Any]) -> None:
     node._register_hook_dict(tensor)
 
 
-def number_on_leaf(parameter: torch.nn.Parameter, number: int) -> int:
-    """A number from `fresh_hook_id` under which a parameter has no hook: this one, or another."""
-    hooks = parameter._backward_hooks
-    return number if not hooks or number not in hooks else fresh_hook_id()
-
-
 def listen_to_leaf(parameter: torch.nn.Parameter, tap: Callable[[torch.Tensor], Any], number: int) -> None:
-    """The same as `listen` for a parameter, under a number from `number_on_leaf`."""
+    """The same as `listen` for a parameter, under a number from `fresh_hook_id`."""
     if parameter._backward_hooks is None:
         parameter._backward_hooks = OrderedDict()  # torch looks into it in each backward from now on
     parameter._backward_hooks[number] = tap

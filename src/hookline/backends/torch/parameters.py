@@ -20,7 +20,6 @@ from hookline.backends.torch.compat import (
     listen_to_leaf,
     node_number,
     note_hook,
-    number_on_leaf,
     take_off_leaf,
     unfollowed,
 )
@@ -59,6 +58,7 @@ class _Heard:
         """Places a tap on each own parameter of the sites; returns those that torch itself has to place."""
         number = fresh_hook_id()
         left: list[tuple[torch.Tensor, Tap]] = []
+        seen: set[int] = set()  # a parameter may be of several modules
         for site, module, sink in sites:
             for name, parameter in _own_parameters(module):
                 if not parameter.requires_grad:
@@ -67,7 +67,8 @@ class _Heard:
                 if type(parameter) is not nn.Parameter:
                     left.append((parameter, tap))
                     continue
-                key = number_on_leaf(parameter, number)
+                key = number if id(parameter) not in seen else fresh_hook_id()
+                seen.add(id(parameter))
                 self._entries.append((weakref.ref(parameter), key, tap))
                 listen_to_leaf(parameter, tap, key)
         return left

@@ -89,13 +89,13 @@ class _Placed:
         for kind in {type(tap) for _, tap in placements}:
             if kind not in _traceable:
                 _make_traceable(kind)
+        put_in_order(*[tap for _, tap in placements])
         note = self._entries.append
         for module, tap in placements:
             after, kwargs = tap.after, tap.kwargs
             hooks, flags = hook_dicts(module, after)
             key = number if number not in hooks else fresh_hook_id()
             note((weakref.ref(module), after, kwargs or tap.always_called, key))
-            put_in_order(tap)
             if isinstance(tap, FunctionTap):
                 tap.count = 2 + kwargs + after
             if kwargs:
