@@ -11,7 +11,7 @@ from torch import nn
 
 import hookline
 from hookline.backends.tap import Label, Needs
-from hookline.backends.torch.values import copied
+from hookline.backends.torch.grads.simple import Heard
 from hookline.hooks.session import Session
 from hookline.hooks.site_tap import SiteTap
 
@@ -133,20 +133,19 @@ def test_a_recording_of_outputs_has_one_frame_of_its_own_for_each_call():
     model, x = nn.Sequential(nn.Linear(3, 2), nn.ReLU()), torch.ones(1, 3)
     with hookline.record(model), torch.no_grad():
         frames = frames_of(lambda: model(x))
-    expected = {"_OutputRecorder.__call__"}
-    if copied is None:  # torch does not tell of its memory: the copy is not made in C
-        expected |= {"is_seen", "snapshot", "_snapshot"}
-    assert set(frames) == expected and frames.count("_OutputRecorder.__call__") == 3
+    by_c = ["_OutputRecorder.__call__", "snapshot"]  # the copy itself is made in C where torch tells of its memory
+    assert sorted(set(frames)) in (by_c, [by_c[0], "is_seen", by_c[1]])
+    assert frames.count(by_c[0]) == frames.count("snapshot") == 3
 
 
-@pytest.mark.skipif(copied is None, reason="copies are not made in C")
+@pytest.mark.skipif(Heard.__name__ != "Simple", reason="hookline was installed without a compiler")
 def test_a_recording_of_gradients_has_few_frames_for_each_plain_call():
     """What C does for a plain call must not come back to Python unseen."""
     model = nn.Sequential(*[nn.Linear(2, 2) for _ in range(5)])
     x = torch.ones(1, 2, requires_grad=True) * 1  # no leaf, which is not plain
     with hookline.record(model, nn.Linear, grads=True):
         frames = Counter(frames_of(lambda: model(x).sum().backward(inputs=[*model.parameters()])))
-    assert {name for name, times in frames.items() if times >= 4} == {
+    assert {name for name, times in frames.items() if times >= 4} - {"is_seen"} == {
         "Entrance.__call__",
         "_FullRecorder.begin",
         "Call.__init__",
@@ -160,5 +159,7 @@ def test_a_recording_of_gradients_has_few_frames_for_each_plain_call():
         "Call._take_both",
         "_GradientTap.__call__",
         "SiteRecord._take_param_grad",
+        "snapshot",
     }
-    assert max(times for name, times in frames.items() if not name.startswith(("_Grad", "SiteRecord"))) <= 6
+    # The first input gets no gradient: nobody asks for it.
+    assert frames["SiteTap.__call__"] == 5 and frames["Call._take_both"] == 4 and frames["snapshot"] == 24

@@ -172,44 +172,6 @@ static PyObject *copy(PyObject *self, PyObject *const *args, Py_ssize_t count) {
     return made;
 }
 
-/* What a function that `copier` made is called with: its arguments, which it has as a tuple. */
-enum { TABLE, MOST, KIND, IS_NEG, IN_INFERENCE, OTHERWISE, COPIERS };
-
-static int is_true_of(PyObject *function, PyObject *tensor) {
-    PyObject *answer = PyObject_CallFunctionObjArgs(function, tensor, NULL);
-    int yes = answer == NULL ? -1 : PyObject_IsTrue(answer);
-    Py_XDECREF(answer);
-    return yes;
-}
-
-static PyObject *copied_by(PyObject *self, PyObject *tensor) {
-    if ((PyObject *)Py_TYPE(tensor) == PyTuple_GetItem(self, KIND)) {
-        int negative = is_true_of(PyTuple_GetItem(self, IS_NEG), tensor);
-        int inference = negative ? negative : is_true_of(PyTuple_GetItem(self, IN_INFERENCE), NULL);
-        if (inference < 0) return NULL;
-        if (!inference) {
-            PyObject *args[] = {PyTuple_GetItem(self, TABLE), tensor, PyTuple_GetItem(self, MOST)};
-            PyObject *made = copy(NULL, args, 3);
-            if (made != Py_None) return made;
-            Py_DECREF(made);
-        }
-    }
-    return PyObject_CallFunctionObjArgs(PyTuple_GetItem(self, OTHERWISE), tensor, NULL);
-}
-
-static PyMethodDef copied_method = {"snapshot", copied_by, METH_O, PyDoc_STR("A copy of a tensor, without history.")};
-
-/* copier(exchange, most, kind, is_neg, in_inference, otherwise) -> a function of a tensor that gives a copy of it: made
-   by `copy` of one of this very kind which is_neg(tensor) says is none, outside of inference mode; else, and where
-   there is none of it, otherwise(tensor). */
-static PyObject *copier(PyObject *module, PyObject *args) {
-    (void)module;
-    if (PyTuple_Size(args) != COPIERS) {
-        return PyErr_Format(PyExc_TypeError, "copier: expected %d arguments", COPIERS);
-    }
-    return PyCFunction_NewEx(&copied_method, args, NULL);
-}
-
 /* Whether the values fill the memory from the first to the last of them, in whatever order. */
 static int has_no_gaps(const Tensor *t) {
     if (t->ndim > MAX_DIMS) return lies_in_order(t);
@@ -279,7 +241,6 @@ static PyObject *copy_into(PyObject *self, PyObject *const *args, Py_ssize_t cou
 static PyMethodDef methods[] = {
     {"copy_into", (PyCFunction)(void (*)(void))copy_into, METH_FASTCALL, NULL},
     {"copy", (PyCFunction)(void (*)(void))copy, METH_FASTCALL, NULL},
-    {"copier", copier, METH_VARARGS, NULL},
     {"reduce", (PyCFunction)(void (*)(void))reduce, METH_FASTCALL, NULL},
     {NULL, NULL, 0, NULL},
 };

@@ -137,8 +137,6 @@ class Defaults(Immediate):
         once = {id(tensor): tensor for tensor in tensors.values()}
         return [PlainWeight(tensor, self.read_weight, self.write_weight) for tensor in once.values()]
 
-    copied: Callable[[Any], Any] | None = None
-
     def hear_parameters(self, undoing: Undoing, sites: Sequence[HeardSite], label: Label) -> None:
         for name, module, sink in sites:
             self.hear_parameters_of(undoing, module, sink, label._replace(site=name))

@@ -95,9 +95,6 @@ class Values(Protocol):
     def snapshot(self, tensor: Tensor, device: Any = None, dtype: Any = None) -> Tensor:
         """A copy that no later operation can change, without history."""
 
-    copied: Callable[[Tensor], Tensor] | None
-    """`snapshot(tensor)` by a quicker way, if there is one."""
-
     def owned(self, value: Tensor, source: Tensor, device: Any, dtype: Any) -> Tensor:
         """`value`, made from `source`, holding just its own memory."""
 

@@ -36,7 +36,7 @@ class Store:
         self._snapshot = backend.snapshot
         self.backward_number = backend.backward_number
         plain = device is None and dtype is None and reduce is None and budget is None
-        self.copy: Callable[[Any], Any] | None = (backend.copied or backend.snapshot) if plain else None
+        self.copy: Callable[[Any], Any] | None = backend.snapshot if plain else None
 
     def tensor(self, tensor: Any, site: str) -> Any:
         """The stored form of one live tensor."""

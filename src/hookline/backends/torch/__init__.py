@@ -51,7 +51,6 @@ class TorchBackend(Immediate):
 
     attach = staticmethod(taps.attach)
     snapshot = staticmethod(values.snapshot)
-    copied = staticmethod(values.copied) if values.copied is not None else None
     owned = staticmethod(values.owned)
     unlike = staticmethod(values.unlike)
     fitted = staticmethod(values.fitted)

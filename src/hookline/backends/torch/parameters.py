@@ -21,7 +21,6 @@ from hookline.backends.torch.compat import (
     node_number,
     note_hook,
     take_off_leaf,
-    unfollowed,
 )
 from hookline.backends.torch.modules import walk
 from hookline.backends.undoing import Undoing
@@ -43,9 +42,6 @@ class _GradientTap(Tap):
     def __call__(self, grad: torch.Tensor) -> None:
         if grad is not None:  # compiled code tells of parameters without a gradient, too
             self.sink(self.name, grad)
-
-
-unfollowed(_GradientTap.__call__)
 
 
 class _Heard:

@@ -33,8 +33,8 @@ from hookline.trees import leaves
 copy_directly: Callable[[object, torch.Tensor, int], torch.Tensor | None] | None
 copy_into: Callable[[object, torch.Tensor, torch.Tensor], bool] | None
 try:
-    from hookline.backends._direct import copier, copy_into
     from hookline.backends._direct import copy as copy_directly
+    from hookline.backends._direct import copy_into
 except ImportError:  # there was no compiler when hookline was installed
     copy_directly = copy_into = None
 
@@ -103,14 +103,12 @@ def snapshot(tensor: torch.Tensor, device: Any = None, dtype: Any = None) -> tor
     It is an ordinary tensor even when taken in inference mode, so that it can be used anywhere. Inside the
     transforms of torch.func it is what they compute with: under vmap all of the batch, in dims in front.
     """
-    if copied is not None and device is dtype is None:
-        return copied(tensor)
-    return _snapshot(tensor, device, dtype)
-
-
-def _snapshot(tensor: torch.Tensor, device: Any = None, dtype: Any = None) -> torch.Tensor:
-    """The same of a tensor that is not copied in C."""
-    if type(tensor) is not torch.Tensor and is_exporting():
+    if type(tensor) is torch.Tensor:
+        if _COPIES and device is dtype is None and not (tensor.is_neg() or _inference_mode()):
+            copy = copy_directly(EXCHANGE, tensor, LARGE)  # type: ignore[misc]
+            if copy is not None:
+                return copy
+    elif is_exporting():
         raise not_exported("a recording")
     if is_seen(tensor):
         with laid_bare(tensor) as bare:
@@ -125,12 +123,6 @@ def _snapshot(tensor: torch.Tensor, device: Any = None, dtype: Any = None) -> to
 
 
 unfollowed(snapshot)
-
-copied: Callable[[torch.Tensor], torch.Tensor] | None = None
-"""`snapshot(tensor)` without a frame of Python for a small plain tensor: a recording makes four on each call of a
-module. None where no C was compiled, or torch does not tell of its memory."""
-if _COPIES:
-    copied = copier(EXCHANGE, LARGE, torch.Tensor, torch.Tensor.is_neg, _inference_mode, _snapshot)
 
 
 def _refuse_freed(tensor: torch.Tensor) -> None:

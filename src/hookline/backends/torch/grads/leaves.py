@@ -43,6 +43,8 @@ def live_leaves(tree: Any) -> tuple[Live, int]:
     # Without autograd, a tensor that passes through is of no graph that this call makes. What is being traced into
     # a program of its own gets no view and no hook of ours.
     enabled = are_followed()
+    if type(tree) is Tensor:  # as most are
+        return ([(tree, 0)] if enabled and tree.requires_grad else []), 1
     live: Live = []
     places = 0
     for leaf in leaves(tree, Tensor):

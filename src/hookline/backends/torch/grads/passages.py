@@ -72,7 +72,7 @@ class Passage(Simple):
     # In the forward
 
     def enter_anyhow(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
-        live, self.places_in = live_leaves((args, kwargs))
+        live, self.places_in = live_leaves(args[0] if len(args) == 1 and not kwargs else (args, kwargs))
         self.live = len(live)
         if live and self.places_in == 1 and self._is_of_leaf(args, live[0][0]):
             args = (viewed(live[0][0]),)
