@@ -111,6 +111,27 @@ def test_gradients_are_those_that_autograd_gives(name):
     assert (found is None and expected is None) or torch.equal(found, expected)
 
 
+@pytest.mark.parametrize("shape", [lambda y: [y], lambda y: {"y": y}, lambda y: (y.detach(), y), lambda y: (y,)])
+def test_a_tensor_in_a_structure_is_shown_in_that_structure(shape):
+    """Both gradients are known at once as those of a plain call are, but it is none."""
+    model, x = nn.Sequential(Of(lambda module, x: shape(x.tanh()))), torch.zeros(2, requires_grad=True)
+    seen = []
+    with (
+        hookline.record(model, "0", grads=True) as recording,
+        hookline.register_backward_hook(model, lambda m, i, o: seen.append((i, o)), "0"),
+    ):
+        out = model[0](inner(x))
+        found = out["y"] if isinstance(out, dict) else out[-1]
+        (found * 3).sum().backward()
+    expected = shape(torch.full((2,), 3.0))
+    if isinstance(expected, tuple) and len(expected) == 2:
+        expected = (None, expected[1])
+    as_tuple = expected if isinstance(expected, tuple) else (expected,)
+    (((grad_input,), grad_output),) = seen
+    assert str(grad_output) == str(as_tuple) and str(recording["0"].grad_output) == str(expected)
+    assert torch.equal(grad_input, torch.full((2,), 3.0)) and torch.equal(recording["0"].grad_input[0], grad_input)
+
+
 @needs_c
 def test_modes_have_a_call_looked_at_the_long_way_and_it_is_simple_all_the_same():
     with torch.device("cpu"):  # a function mode

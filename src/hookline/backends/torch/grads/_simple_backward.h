@@ -52,7 +52,8 @@ static PyObject *told_inputs(Simple *self, PyObject *grads, PyObject *came) {
         }
     }
     int plain = sent == 1 && numbers == told[ONLY] && self->places_in == 1 && grad != Py_None;
-    if (came != NULL && !(plain && is_set(self->on_both))) {
+    /* The very tuple: another one of the same numbers is that of a structure with one tensor. */
+    if (came != NULL && !(plain && self->numbers == told[ONLY] && is_set(self->on_both))) {
         if (done(PyObject_CallFunctionObjArgs(self->on_output, self->numbers, came, NULL)) < 0) {
             return NULL;
         }

@@ -169,6 +169,10 @@ static int hear(Simple *self, PyObject *thread, PyObject *node, long long end) {
     if (self->of_leaf) {
         long long first;
         edges = PyObject_GetAttr(self->entered_node, names[NEXT_FUNCTIONS]);
+        if (edges != NULL && PyTuple_Size(edges) == 0) {
+            Py_DECREF(edges); /* no view of ours: a transform of torch.func wraps it */
+            return 0;
+        }
         if (edges == NULL || edge_read(PyTuple_GetItem(edges, 0), &owner, &first) < 0) {
             Py_XDECREF(edges);
             return -1;
