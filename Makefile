@@ -71,10 +71,10 @@ VERSION := $(shell sed -n 's/^__version__ = "\(.*\)"$$/\1/p' src/hookline/versio
 setup: $(READY)
 
 # The stamp depends on what decides the contents of the environment, so set-up is quick when it stands.
-$(READY): pyproject.toml constraints.txt setup.py $(wildcard src/hookline/*/_*.[ch])
+$(READY): pyproject.toml constraints.txt setup.py $(shell find src/hookline -name '_*.[ch]')
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --constraint constraints.txt torch==2.13.0
-	rm -f src/hookline/*/_*.so # one of an older set-up may have another name, and would be found first
+	find src/hookline -name '_*.so' -delete # one of an older set-up may have another name, and would be found first
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[torch,dev]'
 	touch $(READY)
 
@@ -102,9 +102,9 @@ test-sanitized: setup
 	rm -rf $(SANITIZED)
 	mkdir -p $(SANITIZED)
 	cp -r src/hookline $(SANITIZED)/
-	rm -f $(SANITIZED)/hookline/*/_*.so
+	find $(SANITIZED)/hookline -name '_*.so' -delete
 	$(CC) $(SANITIZE) src/hookline/lines/_kernel.c -o $(SANITIZED)/hookline/lines/_kernel.abi3.so
-	for part in backends/_again backends/_direct diffs/_apart; do \
+	for part in backends/_again backends/_direct backends/torch/grads/_simple diffs/_apart; do \
 		$(CC) $(SANITIZE) -fopenmp-simd -DPy_LIMITED_API=0x030B0000 \
 			-I"$$($(BIN)/python -c 'import sysconfig as s; print(s.get_path("include"))')" \
 			src/hookline/$$part.c -o $(SANITIZED)/hookline/$$part.abi3.so || exit 1; \

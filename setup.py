@@ -73,8 +73,18 @@ apart = Extension(
     py_limited_api=STABLE,
 )
 
+simple = Extension(
+    "hookline.backends.torch.grads._simple",
+    sources=["src/hookline/backends/torch/grads/_simple.c"],
+    depends=[f"src/hookline/backends/torch/grads/_simple_{part}.h" for part in ("small", "forward", "backward")],
+    extra_compile_args=BARE,
+    define_macros=[("Py_LIMITED_API", "0x030B0000")] if STABLE else [],
+    optional=True,
+    py_limited_api=STABLE,
+)
+
 setup(
-    ext_modules=[kernel, direct, again, apart],
+    ext_modules=[kernel, direct, again, apart, simple],
     cmdclass={"build_ext": BuildLibrary},
     options={"bdist_wheel": {"py_limited_api": "cp311"}} if STABLE else {},
 )

@@ -3,6 +3,7 @@
 import gc
 import sys
 import weakref
+from collections import Counter
 
 import pytest
 import torch
@@ -10,6 +11,8 @@ from torch import nn
 
 import hookline
 from hookline.backends.tap import Label, Needs
+from hookline.backends.torch import gradients
+from hookline.backends.torch.grads.simple import Heard
 from hookline.hooks.session import Session
 from hookline.hooks.site_tap import SiteTap
 
@@ -134,3 +137,32 @@ def test_a_recording_of_outputs_has_one_frame_of_its_own_for_each_call():
     by_c = ["_OutputRecorder.__call__", "snapshot"]  # the copy itself is made in C where torch tells of its memory
     assert sorted(set(frames)) in (by_c, [by_c[0], "is_seen", by_c[1]])
     assert frames.count(by_c[0]) == frames.count("snapshot") == 3
+
+
+@pytest.mark.skipif(Heard.__name__ != "Simple", reason="hookline was installed without a compiler")
+def test_a_recording_of_gradients_has_few_frames_for_each_plain_call(monkeypatch):
+    """What C does for a plain call must not come back to Python unseen."""
+    monkeypatch.setattr(gradients, "births", ())  # a second derivative of another test would have graphs walked
+    gc.collect()  # and so would calls of others that are looked up
+    model = nn.Sequential(*[nn.Linear(2, 2) for _ in range(5)])
+    x = torch.ones(1, 2, requires_grad=True) * 1  # no leaf, which is not plain
+    with hookline.record(model, nn.Linear, grads=True):
+        frames = Counter(frames_of(lambda: model(x).sum().backward(inputs=[*model.parameters()])))
+    assert {name for name, times in frames.items() if times >= 4} - {"is_seen"} == {
+        "Entrance.__call__",
+        "_FullRecorder.begin",
+        "Call.__init__",
+        "listener",
+        "CallsUnderWay.put",
+        "SiteTap.__call__",
+        "CallsUnderWay.take",
+        "call_number",
+        "_FullRecorder.end",
+        "_registration",
+        "Call._take_both",
+        "_GradientTap.__call__",
+        "SiteRecord._take_param_grad",
+        "snapshot",
+    }
+    # The first input gets no gradient: nobody asks for it.
+    assert frames["SiteTap.__call__"] == 5 and frames["Call._take_both"] == 4 and frames["snapshot"] == 24

@@ -8,7 +8,7 @@ declaration says (`capabilities`).
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from hookline.backends.capabilities import Framework
 from hookline.backends.chance import keep_chance
 from hookline.backends.gate import Gate
 from hookline.backends.neutral import Forms
-from hookline.backends.nouns import Model, Module, Tensor
+from hookline.backends.nouns import HeardSite, Model, Module, Tensor
 from hookline.backends.operators import Operator, OpListener
 from hookline.backends.protocol import Address, HeardLoss, Label, NumbersListener
 from hookline.backends.undoing import Steps, Undoing
@@ -140,9 +140,14 @@ class Defaults(Immediate):
         once = {id(tensor): tensor for tensor in tensors.values()}
         return [PlainWeight(tensor, self.read_weight, self.write_weight) for tensor in once.values()]
 
-    def hear_parameters(
+    def hear_parameters(self, undoing: Undoing, sites: Sequence[HeardSite], label: Label) -> None:
+        for name, module, sink in sites:
+            self.hear_parameters_of(undoing, module, sink, label._replace(site=name))
+
+    def hear_parameters_of(
         self, undoing: Undoing, module: Module, sink: Callable[[str, Any], None], label: Label
     ) -> None:
+        """The same of one site."""
         raise self.framework.unsupported("param_grads")
 
     def parameters_of(self, model: Model) -> dict[str, Any]:

@@ -99,6 +99,7 @@ class Passage:
 
     remark: str | None = None
     on_doubt: Callable[[str], None] | None = None
+    on_both: Callable[..., Any] | None = None
     live = places = 0
 
     def __init__(

@@ -26,6 +26,9 @@ GradSink = Callable[[Sequence[int], Tensor], "Tensor | None"]
 JointSink = Callable[[list[Tensor]], "list[Tensor] | None"]
 """Takes the gradients of all places, None where there is none; may return others."""
 
+HeardSite = tuple[str, Module, Callable[[str, Tensor], None]]
+"""The name of a site, its module, and a sink for (name of a parameter, its gradient)."""
+
 Layout = tuple[tuple[int, ...], tuple[int, ...]]
 """Shape, and strides in elements."""
 

@@ -20,6 +20,7 @@ from hookline.backends.hearing import Hearing as Hearing
 from hookline.backends.hearing import NumbersListener as NumbersListener
 from hookline.backends.nouns import Address as Address
 from hookline.backends.nouns import GradSink as GradSink
+from hookline.backends.nouns import HeardSite as HeardSite
 from hookline.backends.nouns import JointSink as JointSink
 from hookline.backends.nouns import Layout as Layout
 from hookline.backends.nouns import Model as Model
@@ -202,10 +203,9 @@ class GradientTaps(Protocol):
     def tapped(self, tensors: tuple[Tensor, ...], sink: JointSink) -> tuple[Tensor, ...]:
         """The tensors to go on with; `sink` gets the gradients at this very point."""
 
-    def hear_parameters(
-        self, undoing: Undoing, module: Module, sink: Callable[[str, Tensor], None], label: Label
-    ) -> None:
-        """Has `sink(name, grad)` called for each of the module's own parameters."""
+    def hear_parameters(self, undoing: Undoing, sites: Sequence[HeardSite], label: Label) -> None:
+        """Has `sink(name, grad)` called for each of the own parameters of every site's module; `label` is the same
+        for all of them, but for the site."""
 
     def hear_accumulated(
         self, undoing: Undoing, parameter: Tensor, fn: Callable[[Tensor], None], label: Label

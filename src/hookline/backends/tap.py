@@ -154,10 +154,11 @@ def _whole_calls_only(call: Callable[..., Any], more: int) -> Callable[..., Any]
 _numbers = itertools.count(1)
 
 
-def put_in_order(tap: Tap) -> None:
-    """Gives a tap that is being placed its number within its rank: the last, or the first if it is prepended."""
-    number = next(_numbers)
-    tap.order = -number if tap.prepended else number
+def put_in_order(*taps: Tap) -> None:
+    """Gives taps that are being placed their numbers within their rank: the last, or the first if prepended."""
+    for tap in taps:
+        number = next(_numbers)
+        tap.order = -number if tap.prepended else number
 
 
 def backwards_in_order(tap: Tap) -> tuple[bool, int]:

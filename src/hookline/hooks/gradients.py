@@ -95,7 +95,9 @@ class InputGradients(SiteTap):
 
     def begin(self, module: Any, args: Any, kwargs: Any) -> tuple[_BackwardCall, Joining]:
         call = _BackwardCall(self.label, self._hook, self._backend.lasting(module), self._inputs.of(args))
-        return call, self._backend.joined_inputs(call.with_inputs, call.note_output, self._memory)
+        passage = self._backend.joined_inputs(call.with_inputs, call.note_output, self._memory)
+        passage.on_both = call.with_both
+        return call, passage
 
     def end(self, call: _BackwardCall, passage: Joining, output: Any, number: int, references: int) -> Any:
         call.outputs = self._outputs.of(output)
@@ -123,12 +125,18 @@ class _BackwardCall:
     def with_inputs(self, grads: list[Any]) -> list[Any] | None:
         return self._call(grads, self.grads_out)
 
-    def without_inputs(self, grads: list[Any]) -> None:
-        self._call([None] * self.inputs.places, dict(enumerate(grads)))
+    def with_both(self, grad_output: Any, grad_input: Any) -> list[Any] | None:
+        # What `_call` does where each side is a tensor: structures are tuples of one.
+        shown = self._module(), (grad_input,), (grad_output,)
+        new = call_hook(self._label.site, self._label.kind, self._hook, *shown)
+        return None if new is None else self.inputs.taken(new, [grad_input])
 
-    def _call(self, grads_in: list[Any], grads_out: dict[int, Any]) -> list[Any] | None:
+    def without_inputs(self, grads: list[Any]) -> None:
+        self._call([None] * self.inputs.places, grads)
+
+    def _call(self, grads_in: list[Any], grads_out: list[Any] | dict[int, Any]) -> list[Any] | None:
         assert self.outputs is not None
         shown_in, shown_out = self.inputs.shown(grads_in), self.outputs.shown(grads_out)
         self.grads_out = {}
         new = call_hook(self._label.site, self._label.kind, self._hook, self._module(), shown_in, shown_out)
-        return self.inputs.taken(new, grads_in)
+        return None if new is None else self.inputs.taken(new, grads_in)

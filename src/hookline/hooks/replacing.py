@@ -170,9 +170,11 @@ class StructureCache:
     def of(self, tree: Tree) -> GradientStructure:
         """The GradientStructure for a structure like `tree`."""
         if type(tree) is self._tensor:
-            self._bare = self._bare or self._make(tree)
+            if self._bare is None:
+                self._bare = self._make(tree)
             return self._bare
         if type(tree) is tuple and len(tree) == 1 and type(tree[0]) is self._tensor:
-            self._in_tuple = self._in_tuple or self._make(tree)
+            if self._in_tuple is None:
+                self._in_tuple = self._make(tree)
             return self._in_tuple
         return self._make(tree)

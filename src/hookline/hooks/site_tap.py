@@ -15,6 +15,8 @@ from hookline.backends.tap import GONE
 from hookline.hooks.pending import CallsUnderWay, call_number
 from hookline.hooks.session import Session, opened
 
+_NOBODYS = Label("", "", "")
+
 
 class SiteTap(Tap):
     """The tap after the forward; `entrance` gives the one before it.
@@ -45,8 +47,8 @@ class SiteTap(Tap):
         """The output that goes on; `number` and `references` are for the passage."""
         raise NotImplementedError
 
-    def entrance(self, label: Label, needs: Needs, rank: Rank = Rank.OBSERVE) -> Entrance:
-        """The tap before the forward, which is to be placed as well."""
+    def entrance(self, label: Label | None, needs: Needs, rank: Rank = Rank.OBSERVE) -> Entrance:
+        """The tap before the forward, which is to be placed as well; where `label` is None, it has this one's."""
         return Entrance(self, label, needs, rank)
 
     def __call__(self, module: Any, args: Any, kwargs: Any, output: Any = GONE) -> Any:
@@ -65,9 +67,14 @@ class Entrance(Tap):
     after = False
     whole_calls_only = False  # it looks itself
 
-    def __init__(self, site: SiteTap, label: Label, needs: Needs, rank: Rank) -> None:
+    def __init__(self, site: SiteTap, label: Label | None, needs: Needs, rank: Rank) -> None:
         self._site = weakref.ref(site)
-        self.label, self.needs, self.rank = label, needs, rank
+        self._label, self.needs, self.rank = label, needs, rank
+
+    @property
+    def label(self) -> Label:  # type: ignore[override]  # made when asked for, which is seldom
+        site = self._site()
+        return self._label or (_NOBODYS if site is None else site.label)
 
     def __call__(self, module: Any, args: Any, kwargs: Any = GONE) -> Any:
         site = self._site()

@@ -13,6 +13,8 @@ from hookline.trees import ONE, filled, leaves, map_leaves
 
 MISSING = object()
 ONE_ARGUMENT: tuple[Any, dict[str, Any]] = ((ONE,), {})
+ONLY = (0,)
+"""The number of the place where a single tensor stands."""
 
 
 class Call(Recorded):
@@ -77,6 +79,18 @@ class Call(Recorded):
 
     def _take_output_grad(self, numbers: Sequence[int], grad: Any) -> None:
         self._take(self._grads_out, numbers, grad)
+
+    def _take_both(self, grad_output: Any, grad_input: Any) -> None:
+        """Takes the gradients of a call of one tensor in and one out, where they come at once."""
+        store, grads_in, grads_out = self._store, self._grads_in, self._grads_out
+        if store is None or store.copy is None or not store.open or grads_in or grads_out:
+            self._take_output_grad(ONLY, grad_output)
+            self._take_input_grad(ONLY, grad_input)
+        elif grads_in is not None and grads_out is not None:  # the first of it, as it is nearly always
+            store.backward_ran = True
+            self._backward = store.backward_number()
+            grads_out[0] = store.copy(grad_output)
+            grads_in[0] = store.copy(grad_input)
 
     def _note_doubt(self, sentence: str) -> None:
         self._doubt = sentence
@@ -212,9 +226,11 @@ class SiteRecord(Recorded):
         self._param_grads = {}
 
     def _take_param_grad(self, parameter: str, grad: Any) -> None:
-        if self._store is not None and self._store.open and self._param_grads is not None:
-            self._store.backward_ran = True
-            self._param_grads[parameter] = self._store.tensor(grad, self.name)
+        store = self._store
+        if store is not None and store.open and self._param_grads is not None:
+            store.backward_ran = True
+            value = store.tensor(grad, self.name) if store.copy is None else store.copy(grad)
+            self._param_grads[parameter] = value
 
     def _last(self) -> Call:
         if not self.calls:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from hookline.audit import times
@@ -11,7 +10,7 @@ from hookline.hooks.reasons import describe_error, joined, no_gradient, why_sile
 from hookline.hooks.select import ModuleTree
 
 if TYPE_CHECKING:
-    from hookline.recording.calls import SiteRecord
+    from hookline.recording.calls import Call, SiteRecord
     from hookline.recording.recorder import Recorder
 
 
@@ -24,10 +23,13 @@ def explain(
     not_kept = recorder._store.not_kept
     for site in recorder._sites:
         record = site.record
+        doubts: list[str] = []
         if record._has_calls:
             why = backend.why_no_numbers(record._latest_output)
             if recorder._grads:
-                why = joined(_without_gradients(recorder, record), why)
+                without, doubts = _of_gradients(record.calls)
+                if without:
+                    why = joined(no_gradient(without, len(record.calls), recorder._store.backward_ran), why)
         elif stopped:
             why = f"the forward was stopped after {(fired or [''])[-1]!r}, before it was reached"
         elif site.under_way:
@@ -38,10 +40,8 @@ def explain(
             why = f"its {site.elsewhere} calls came from threads or tasks with recordings of their own"
         else:
             why = why_silent(backend, tree, record.name, fired, silent)
-        if record._remark or record._repeats or recorder._grads or not_kept:
-            why = joined(
-                why, record._remark, *_doubts(recorder, record), not_kept.get(record.name), _repeats(record)
-            )
+        if record._remark or record._repeats or doubts or not_kept:
+            why = joined(why, record._remark, *doubts, not_kept.get(record.name), _repeats(record))
         if why is not None:
             record.why = why
     for name, remark in backend.remarks(tree.modules).items():
@@ -50,14 +50,15 @@ def explain(
             asked.why = joined(asked.why, remark)
 
 
-def _without_gradients(recorder: Recorder, record: SiteRecord) -> str | None:
-    without = sum(not call._grads_out for call in record.calls)
-    return no_gradient(without, len(record.calls), recorder._store.backward_ran)
-
-
-def _doubts(recorder: Recorder, record: SiteRecord) -> Iterable[str | None]:
-    """What a backward found to remark of the calls, each sentence once."""
-    return dict.fromkeys(call._doubt for call in record.calls) if recorder._grads else ()
+def _of_gradients(calls: list[Call]) -> tuple[int, list[str]]:
+    """How many calls have no gradient of their output; what a backward found to remark, each sentence once."""
+    without, doubts = 0, []
+    for call in calls:
+        if not call._grads_out:
+            without += 1
+        if call._doubt is not None and call._doubt not in doubts:
+            doubts.append(call._doubt)
+    return without, doubts
 
 
 def _repeats(record: SiteRecord) -> str | None:

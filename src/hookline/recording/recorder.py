@@ -61,9 +61,12 @@ class Recorder(Enterable, Undoing):
         self._ends = itertools.count()
         self._number = self._session.number
         self._tensor = backend.tensor
+        # Looked up once: they are asked on every call.
         self._in_recompute, self._backward_number = backend.in_recompute, backend.backward_number
+        self._sequence_number, self._listener = backend.sequence_number, backend.listener
         self._inputs, self._grads = inputs, grads
         self._needs = Needs(inputs=inputs, replaces=False, grads=grads, stops=stop)
+        self._needs_after = self._needs._replace(inputs=False)
         self._rank = Rank.STOP if stop else Rank.OBSERVE
         self._sites: list[_SiteRecorder] = [
             _FullRecorder(self, target) if inputs or grads else _OutputRecorder(self, target) for target in targets
@@ -104,8 +107,8 @@ class Recorder(Enterable, Undoing):
         self._backend.attach(self, placements)  # where values arrive later, it is waited for them when these go
         if self._ops is not None:
             self._ops.attach(self, self._model, Label("record", "recording of operators", "", line))
-        for site in self._sites if self._grads else ():
-            self._hear_parameters(site, line)
+        if self._grads:
+            self._hear_parameters(line)
         self.noted(self._session.close)
         self._session.open()
         self._is_open = True
@@ -149,14 +152,16 @@ class Recorder(Enterable, Undoing):
         if not self._waiting:
             raise self._signal
 
-    def _hear_parameters(self, site: _SiteRecorder, line: str) -> None:
-        label = Label("record", "recording of parameter gradients", site.record.name, line)
+    def _hear_parameters(self, line: str) -> None:
         framework = self._backend.framework
         if not framework.can("param_grads"):
-            site.record._no_param_grads = framework.unsupported("param_grads")
+            for site in self._sites:
+                site.record._no_param_grads = framework.unsupported("param_grads")
             return
-        site.record._expect_param_grads()
-        self._backend.hear_parameters(self, site.target.module, site.record._take_param_grad, label)
+        heard = [(site.record.name, site.target.module, site.record._take_param_grad) for site in self._sites]
+        for site in self._sites:
+            site.record._expect_param_grads()
+        self._backend.hear_parameters(self, heard, Label("record", "recording of parameter gradients", "", line))
 
 
 class _SiteRecorder:
@@ -168,7 +173,6 @@ class _SiteRecorder:
     """How many calls belonged to other blocks."""
 
     def __init__(self, recorder: Recorder, target: Target) -> None:
-        super().__init__()
         self.recorder = recorder
         self.target = target
         self.store = store = recorder._store
@@ -237,14 +241,14 @@ class _FullRecorder(SiteTap, _SiteRecorder):
         _SiteRecorder.__init__(self, recorder, target)
         self.session = recorder._session
         self.memory = recorder._backend.site_memory(target.module)
-        self.needs = recorder._needs._replace(inputs=False)
+        self.needs = recorder._needs_after
 
     def forget_calls_under_way(self) -> None:
         self.pending.drained()
 
     def placements(self) -> list[Placement]:
-        entrance = self.entrance(self.label, self.recorder._needs)
-        return [Placement(self.target.module, entrance), Placement(self.target.module, self)]
+        module = self.target.module
+        return [Placement(module, self.entrance(None, self.recorder._needs)), Placement(module, self)]
 
     def begin(self, module: Any, args: Any, kwargs: Any) -> tuple[Call | None, Listening | None] | None:
         recorder = self.recorder
@@ -256,10 +260,10 @@ class _FullRecorder(SiteTap, _SiteRecorder):
             call._input = store.tree(args, site)
             call._kwargs = store.tree(kwargs, site)
         if recorder._grads:
-            backend, tensor = recorder._backend, recorder._tensor
-            call.sequence = backend.sequence_number()
-            listener = backend.listener(call._take_input_grad, call._take_output_grad, self.memory)
-            listener.on_doubt = call._note_doubt
+            tensor = recorder._tensor
+            call.sequence = recorder._sequence_number()
+            listener = recorder._listener(call._take_input_grad, call._take_output_grad, self.memory)
+            listener.on_doubt, listener.on_both = call._note_doubt, call._take_both
             single = len(args) == 1 and not kwargs and type(args[0]) is tensor
             call._template_in = ONE_ARGUMENT if single else slotted((args, kwargs), tensor)[0]
             call._grads_in, call._grads_out = {}, {}
@@ -283,7 +287,8 @@ class _FullRecorder(SiteTap, _SiteRecorder):
         single = type(output) is recorder._tensor
         if passage is not None:
             call._template_out = ONE if single else slotted(output, recorder._tensor)[0]
-            record._remark = passage.remark or record._remark
+            if passage.remark is not None:
+                record._remark = passage.remark
         if single and store.copy is not None:
             call._output = store.copy(output)
         else:

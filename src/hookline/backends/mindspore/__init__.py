@@ -59,7 +59,7 @@ class MindSporeBackend(IdentityGradients, DescribeByRunning, Defaults):
     tap = staticmethod(gradients.tap)
     joint_tap = staticmethod(gradients.joint_tap)
     is_live = staticmethod(gradients.is_live)
-    hear_parameters = staticmethod(parameters.hear_parameters)
+    hear_parameters_of = staticmethod(parameters.hear_parameters)
     hear_steps = staticmethod(optimizers.hear_steps)
     hook_operators = staticmethod(ops.hook_operators)
     in_recompute = staticmethod(recomputing.in_recompute)

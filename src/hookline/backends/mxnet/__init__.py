@@ -64,7 +64,7 @@ class MxnetBackend(IdentityGradients, DescribeByRunning, Defaults):
     write_weight = staticmethod(values.write_weight)
     forms_of = staticmethod(neutral.forms_of)
     gradient = staticmethod(parameters.gradient)
-    hear_parameters = staticmethod(parameters.hear_parameters)
+    hear_parameters_of = staticmethod(parameters.hear_parameters)
     hear_steps = staticmethod(optimizers.hear_steps)
     hook_operators = staticmethod(ops.hook_operators)
     snapshot = staticmethod(values.snapshot)

@@ -60,7 +60,7 @@ class NNXBackend(NNXGradients, Defaults):
     children = staticmethod(modules.children)
     tensors_of = staticmethod(parameters.tensors_of)
     own_parameters = staticmethod(modules.own_parameters)
-    hear_parameters = staticmethod(parameters.hear_parameters)
+    hear_parameters_of = staticmethod(parameters.hear_parameters)
     why_silent = staticmethod(modules.why_silent)
 
     snapshot = staticmethod(values.snapshot)

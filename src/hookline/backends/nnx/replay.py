@@ -28,6 +28,7 @@ class Ear:
 
     remark: str | None = None
     on_doubt: Callable[[str], None] | None = None
+    on_both: Callable[..., Any] | None = None
 
     def __init__(self, on_input: GradSink | None, on_output: GradSink) -> None:
         self._sinks = {"input": on_input, "output": on_output}

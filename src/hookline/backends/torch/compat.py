@@ -14,7 +14,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import cache, wraps
-from operator import attrgetter, methodcaller
+from operator import attrgetter
 from types import FrameType
 from typing import Any, NoReturn, TypeVar, cast
 
@@ -106,7 +106,7 @@ LOOKED_FOR = """
 VERSION = tuple(int(part) for part in torch.__version__.split(".")[:2])
 
 
-def hook_dicts(module: torch.nn.Module, *, after: bool) -> Hooks:
+def hook_dicts(module: torch.nn.Module, after: bool) -> Hooks:
     """The hooks of a module before or after its forward, and which of them take keyword arguments.
 
     `register_forward_hook` writes the same entries, and makes a handle with two weak references for
@@ -266,11 +266,17 @@ def listen(tensor: torch.Tensor, fn: Callable[[torch.Tensor], Any]) -> None:
 
 
 def listen_to_leaf(parameter: torch.nn.Parameter, tap: Callable[[torch.Tensor], Any], number: int) -> None:
-    """The same for a parameter, under a number from `fresh_hook_id`."""
+    """The same as `listen` for a parameter, under a number from `fresh_hook_id`."""
     if parameter._backward_hooks is None:
         parameter._backward_hooks = OrderedDict()  # torch looks into it in each backward from now on
+    parameter._backward_hooks[number] = tap
+
+
+def take_off_leaf(parameter: torch.Tensor, tap: Any, number: int) -> None:
+    """Takes back what `listen_to_leaf` did; a second time does nothing."""
     hooks = parameter._backward_hooks
-    hooks[number if number not in hooks else fresh_hook_id()] = tap
+    if hooks and hooks.get(number) is tap:
+        hooks.pop(number, None)
 
 
 def note_hook(undoing: Undoing, owner: Any, name: str, tap: Any) -> None:
@@ -351,8 +357,12 @@ def forget_parametrized() -> None:
         parametrize._cache.clear()
 
 
-is_view: Callable[[torch.Tensor], bool] = methodcaller("_is_view")
+is_view: Callable[[torch.Tensor], bool] = torch.Tensor._is_view
 """Whether autograd tracks a tensor as a view of another one."""
+
+
+NUMBER = "_sequence_nr"
+"""The method of an autograd node that tells its number; see `sequence_number`."""
 
 
 def node_number(node: Any) -> int:
@@ -448,8 +458,8 @@ def compiled(module: torch.nn.Module) -> bool:
 # op hooks), function modes (`with torch.device(...)`), and modes above autograd, beside which is a function mode.
 _transforms: Callable[[], Any] = torch._C._functorch.peek_interpreter_stack
 tracer: Callable[[], Any] = torch._C._get_tracing_state
-_dispatch_depth: Callable[[], int] = torch._C._len_torch_dispatch_stack
-_function_depth: Callable[[], int] = torch._C._len_torch_function_stack
+dispatch_depth: Callable[[], int] = torch._C._len_torch_dispatch_stack
+function_depth: Callable[[], int] = torch._C._len_torch_function_stack
 _early_depth: Callable[[], int] = _len_torch_dispatch_stack_pre_dispatch
 _set_tracer: Callable[[Any], None] = torch._C._set_tracing_state  # type: ignore[attr-defined]
 _TRANSFORMS = torch._C.DispatchKeySet(torch._C.DispatchKey.FuncTorchDynamicLayerFrontMode)
@@ -463,17 +473,17 @@ def is_wrapped(tensor: torch.Tensor) -> bool:
 
 def is_traced() -> bool:
     """Whether torch.jit or a tracer of make_fx's kind is making a program of what runs now."""
-    if tracer() is not None or (_function_depth() > 0 and _early_depth() > 0):
+    if tracer() is not None or (function_depth() > 0 and _early_depth() > 0):
         return True
     tracers = ("ProxyTorchDispatchMode", "FunctionalTensorMode")
-    return _dispatch_depth() > 0 and any(type(mode).__name__ in tracers for mode in dispatch_modes())
+    return dispatch_depth() > 0 and any(type(mode).__name__ in tracers for mode in dispatch_modes())
 
 
 def are_followed(_grad_enabled: Callable[[], bool] = torch.is_grad_enabled) -> bool:
     """Whether autograd follows what runs now, and no tracer makes a program of it."""
     if not _grad_enabled():
         return False
-    return not (tracer() is not None or _function_depth() or _dispatch_depth()) or not is_traced()
+    return not (tracer() is not None or function_depth() or dispatch_depth()) or not is_traced()
 
 
 def is_transforming() -> bool:
@@ -485,8 +495,8 @@ def is_seen(tensor: torch.Tensor) -> bool:
     """Whether an operation on `tensor` would be seen by more than torch itself; see `aside`."""
     return (
         _transforms() is not None
-        or _dispatch_depth() > 0
-        or _function_depth() > 0
+        or dispatch_depth() > 0
+        or function_depth() > 0
         or tracer() is not None
         # The batches of `is_grads_batched` and `vectorize=True` are of an older make, which leaves no other trace.
         or (graph_task() != -1 and torch._C._functorch.is_legacy_batchedtensor(tensor))
@@ -506,12 +516,12 @@ def aside(stack: ExitStack, kind: type = torch.Tensor, *, transforms: bool = Tru
     if transforms and _transforms() is not None:
         stack.enter_context(torch._C._ExcludeDispatchKeyGuard(_TRANSFORMS))
     plain = kind is torch.Tensor or kind is torch.nn.Parameter
-    if _function_depth() and plain:
+    if function_depth() and plain:
         stack.enter_context(torch._C.DisableTorchFunction())
-    if _early_depth() or (_dispatch_depth() and not plain):
+    if _early_depth() or (dispatch_depth() and not plain):
         # A subclass needs its own dispatch, so that only modes may go; that takes longer.
         stack.enter_context(_disable_current_modes())
-    elif _dispatch_depth():
+    elif dispatch_depth():
         stack.enter_context(without_dispatch())
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import weakref
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
 from torch import nn
 from torch.nn.parameter import UninitializedParameter
 
-from hookline.backends.protocol import FunctionTap, Label, Tap
+from hookline.backends.protocol import FunctionTap, HeardSite, Label, Tap
 from hookline.backends.torch.compat import (
     ON_ACCUMULATION,
     ON_GRADIENT,
@@ -19,7 +20,7 @@ from hookline.backends.torch.compat import (
     listen_to_leaf,
     node_number,
     note_hook,
-    note_hooks,
+    take_off_leaf,
 )
 from hookline.backends.torch.modules import walk
 from hookline.backends.undoing import Undoing
@@ -31,41 +32,68 @@ class _GradientTap(Tap):
 
     kwargs = False
 
-    def __init__(self, sink: Callable[[str, torch.Tensor], None], name: str, label: Label) -> None:
-        self.sink, self.name, self.label = sink, name, label
+    def __init__(self, sink: Callable[[str, torch.Tensor], None], name: str, site: str, common: Label) -> None:
+        self.sink, self.name, self._site, self._common = sink, name, site, common
+
+    @property
+    def label(self) -> Label:  # type: ignore[override]  # made when asked for, which is seldom
+        return self._common._replace(site=self._site)
 
     def __call__(self, grad: torch.Tensor) -> None:
         if grad is not None:  # compiled code tells of parameters without a gradient, too
             self.sink(self.name, grad)
 
 
-def hear_parameters(
-    undoing: Undoing, module: nn.Module, sink: Callable[[str, torch.Tensor], None], label: Label
-) -> None:
-    """Calls `sink(name, grad)` for each of the module's own parameters in every backward.
+class _Heard:
+    """The taps of one attachment on parameters."""
+
+    def __init__(self) -> None:
+        self._entries: list[tuple[weakref.ref[torch.Tensor], int, Tap]] = []
+
+    def put(self, sites: Sequence[HeardSite], label: Label) -> list[tuple[torch.Tensor, Tap]]:
+        """Places a tap on each own parameter of the sites; returns those that torch itself has to place."""
+        number = fresh_hook_id()
+        left: list[tuple[torch.Tensor, Tap]] = []
+        seen: set[int] = set()  # a parameter may be of several modules
+        for site, module, sink in sites:
+            for name, parameter in _own_parameters(module):
+                if not parameter.requires_grad:
+                    continue
+                tap = _GradientTap(sink, name, site, label)
+                if type(parameter) is not nn.Parameter:
+                    left.append((parameter, tap))
+                    continue
+                key = number if id(parameter) not in seen else fresh_hook_id()
+                seen.add(id(parameter))
+                self._entries.append((weakref.ref(parameter), key, tap))
+                listen_to_leaf(parameter, tap, key)
+        return left
+
+    def remove(self) -> None:
+        for held, key, tap in self._entries:
+            if (parameter := held()) is not None:
+                take_off_leaf(parameter, tap, key)
+        self._entries.clear()
+
+
+def hear_parameters(undoing: Undoing, sites: Sequence[HeardSite], label: Label) -> None:
+    """Calls `sink(name, grad)` for each of the modules' own parameters in every backward.
 
     A lazy module's parameters are the same tensors once they have a size, and keep their hooks.
     """
-    heard = [
-        (parameter, _GradientTap(sink, name, label))
-        for name, parameter in _own_parameters(module)
-        if parameter.requires_grad
-    ]
-    if not heard:
-        return
-    note_hooks(undoing, ON_GRADIENT, heard)
-    number = fresh_hook_id()
-    for parameter, tap in heard:
-        if type(parameter) is nn.Parameter:
-            listen_to_leaf(parameter, tap, number)
-        else:
-            with as_plain_tensors():  # one without a size allows nearly nothing
-                parameter.register_hook(tap)  # type: ignore[no-untyped-call]
+    heard = _Heard()
+    undoing.noted(heard.remove)
+    for parameter, tap in heard.put(sites, label):
+        note_hook(undoing, parameter, ON_GRADIENT, tap)
+        with as_plain_tensors():  # one without a size allows nearly nothing
+            parameter.register_hook(tap)  # type: ignore[no-untyped-call]
 
 
 def _own_parameters(module: nn.Module) -> Iterable[tuple[str, torch.Tensor]]:
     if type(module).named_parameters is not nn.Module.named_parameters:
         return module.named_parameters(recurse=False)
+    if not module._parameters:
+        return ()
     return {id(one): (name, one) for name, one in reversed(module._parameters.items()) if one is not None}.values()
 
 

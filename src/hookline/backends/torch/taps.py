@@ -86,15 +86,19 @@ class _Placed:
         if placements:
             placements[0].tap.attached = self._attached  # type: ignore[attr-defined]
             attached.add(self._attached)
+        for kind in {type(tap) for _, tap in placements}:
+            if kind not in _traceable:
+                _make_traceable(kind)
+        put_in_order(*[tap for _, tap in placements])
+        note = self._entries.append
         for module, tap in placements:
-            hooks, flags = hook_dicts(module, after=tap.after)
+            after, kwargs = tap.after, tap.kwargs
+            hooks, flags = hook_dicts(module, after)
             key = number if number not in hooks else fresh_hook_id()
-            is_noted = tap.kwargs or tap.always_called
-            self._entries.append((weakref.ref(module), tap.after, is_noted, key))
-            put_in_order(tap)
+            note((weakref.ref(module), after, kwargs or tap.always_called, key))
             if isinstance(tap, FunctionTap):
-                tap.count = 2 + tap.kwargs + tap.after
-            if tap.kwargs:
+                tap.count = 2 + kwargs + after
+            if kwargs:
                 flags[key] = True
             if tap.always_called:
                 always_called(module)[key] = True
@@ -102,9 +106,7 @@ class _Placed:
             if tap.prepended:
                 hooks.move_to_end(key, last=False)
             if len(hooks) > 1:
-                _sort(hooks, after=tap.after)
-            if type(tap) not in _traceable:
-                _make_traceable(type(tap))
+                _sort(hooks, after=after)
         if was_compiled():
             _retarget(self._attached.modules())
 
@@ -114,11 +116,12 @@ class _Placed:
             return
         for held, after, is_noted, key in self._entries:
             if (module := held()) is not None:
-                hooks, flags = hook_dicts(module, after=after)
+                hooks, flags = hook_dicts(module, after)
                 hooks.pop(key, None)
                 if is_noted:
                     flags.pop(key, None)
-                    always_called(module).pop(key, None)
+                    if after:
+                        always_called(module).pop(key, None)
         attached.discard(self._attached)
         if not attached:
             before_registering(None)

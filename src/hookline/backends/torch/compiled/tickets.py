@@ -75,6 +75,7 @@ class GraphPassage:
 
     remark: str | None = None
     on_doubt: Callable[[str], None] | None = None
+    on_both: Callable[..., Any] | None = None
 
     def __init__(self, on_input: GradSink | None, joint: JointSink | None, on_output: GradSink) -> None:
         self._on_input, self._joint, self._on_output = on_input, joint, on_output

@@ -3,7 +3,8 @@
 passages.py  one call's way through a module, from which its ports are known
 leaves.py    the tensors of a call, and views of those that are known by several names
 ports.py     a place in autograd's graph: an edge, and the nodes that the call made
-simple.py    calls that need no more than hooks on two nodes
+simple.py    calls that need no more than hooks on two nodes; _simple.c, what is done for each of them
+unheard.py   the same where no C was compiled: all calls are looked up
 backward.py  one run of autograd's engine: who is told what, and when
 finding.py   the passages that a backward has to look up
 ledgers.py   for each edge, who sends what

@@ -336,7 +336,7 @@ class Backward:
         claim.done = True
         port, passage = claim.port, claim.passage
         if not claim.replaces:
-            share = _without_graph(claim)
+            share = _without_graph(claim) if torch.is_grad_enabled() else claim.share()
             if share is not None:
                 passage.tell(port, share, self._task)
                 if port.handed_on and passage.on_doubt is not None and claim.is_in_doubt():

@@ -43,6 +43,8 @@ def live_leaves(tree: Any) -> tuple[Live, int]:
     # Without autograd, a tensor that passes through is of no graph that this call makes. What is being traced into
     # a program of its own gets no view and no hook of ours.
     enabled = are_followed()
+    if type(tree) is Tensor:  # as most are
+        return ([(tree, 0)] if enabled and tree.requires_grad else []), 1
     live: Live = []
     places = 0
     for leaf in leaves(tree, Tensor):
@@ -78,9 +80,14 @@ def edge_of_root(root: Any) -> Edge | None:
     return root.node, root.output_nr
 
 
+def has_view(leaf: Tensor) -> bool:
+    """Whether the layout of `leaf` has a view of all of it."""
+    return leaf.layout is torch.strided and not leaf.is_nested
+
+
 def aliased(leaf: Tensor) -> Tensor:
     """A view of all of `leaf`; `leaf` itself where its layout has no such view."""
-    if leaf.layout is not torch.strided or leaf.is_nested:
+    if not has_view(leaf):
         return leaf
     with aside(type(leaf), transforms=False) if is_seen(leaf) else nullcontext():
         alias: Tensor

@@ -34,6 +34,7 @@ from hookline.backends.torch.grads.leaves import (
     Region,
     by_number,
     edge_of,
+    has_view,
     kept,
     live_leaves,
     region_of,
@@ -71,9 +72,12 @@ class Passage(Simple):
     # In the forward
 
     def enter_anyhow(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
-        live, self.places_in = live_leaves((args, kwargs))
+        live, self.places_in = live_leaves(args[0] if len(args) == 1 and not kwargs else (args, kwargs))
         self.live = len(live)
-        if live:
+        if live and self.places_in == 1 and self._is_of_leaf(args, live[0][0]):
+            args = (viewed(live[0][0]),)
+            self.entered, self.of_leaf = edge_of(args[0]), True
+        elif live:
             if self.live > 1 or threads.several or (self.joint_in is not None and live[0][0].grad_fn is None):
                 args, kwargs = self._told_apart(args, kwargs, live)
             else:
@@ -83,12 +87,18 @@ class Passage(Simple):
             port.low = start
         return args, kwargs
 
+    def _is_of_leaf(self, args: Any, leaf: Tensor) -> bool:
+        """Whether a leaf is the only argument, and gets a view: its node runs as soon as it can, not in order of
+        age, and so too early for a hook that wants all gradients."""
+        joint = self.joint_in is not None and not threads.several
+        return joint and len(args) == 1 and type(args[0]) is Tensor and leaf.grad_fn is None and has_view(leaf)
+
     def _told_apart(self, args: Any, kwargs: Any, live: Live) -> tuple[Any, Any]:
         """Ports of several inputs; each tensor that stands at several places gets views."""
         seen: dict[int, list[int]] = {}
         for leaf, number in live:
             seen.setdefault(id(leaf), []).append(number)
-        # A leaf's node runs as soon as it can, not in order of age: too early for a hook that wants all gradients.
+        # Those of leaves: see `_is_of_leaf`.
         early, every = self.joint_in is not None, threads.several
         # By another hook of this very call: it is the very tuple and dict, and no node was made since.
         thread = here.now
@@ -227,7 +237,7 @@ class Passage(Simple):
                 if node_number(found[0][0]) < self.start:
                     self._let_go()
         alone = len(self.outputs) == len(live) == 1 and self.before == thread.looked_up
-        leaf, self._numbers = live[0][0], live[0][1:]
+        leaf, self.numbers = live[0][0], live[0][1:]
         simple = simple and alone and self.joint_out is None and not is_view(leaf)
         if not (simple and self.hear(thread, leaf.grad_fn, leaf.output_nr, end)):
             self.simple = False

@@ -1,161 +1,96 @@
 """Simple: calls whose gradients hooks on nodes tell: one made the only output, one feeds the inputs.
 
 Most calls of most models are such, and one tensor enters them and one leaves. These are plain: no port is made
-for them, nothing is walked but the few nodes of the call, and the passage itself is what the nodes hold.
+for them, nothing is walked but the few nodes of the call, and the passage itself is the hook. `_simple.c` does all
+that is done for a plain call, and finds out whether a call is simple; here is what few of them need. Without it no
+call is simple, and a backward looks all of them up.
+
+Plain is a call that a tensor entered and left which is no view, which nobody else has when it leaves, in which no
+other call has to be looked up, which nobody else has hooked, and which no mode looks at.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from hookline.backends.protocol import GradSink, JointSink
-from hookline.backends.torch.compat import are_followed, graph_task, is_view, node_number, sequence_number
-from hookline.backends.torch.grads.leaves import Edge, kept
-from hookline.backends.torch.grads.marks import every_passage, replacing
+from hookline.backends.torch import compat
+from hookline.backends.torch.grads.leaves import kept
+from hookline.backends.torch.grads.marks import VIEW, every_passage, replacing
 from hookline.backends.torch.grads.ports import FOREVER, ONLY, Port, is_looked_up
-from hookline.backends.torch.grads.threads import Here, here, threads
+from hookline.backends.torch.grads.threads import here, threads
 
-Tensor = torch.Tensor
+if TYPE_CHECKING or find_spec("hookline.backends.torch.grads._simple") is not None:
+    from hookline.backends.torch.grads import _simple
+
+    Heard = _simple.Simple
+    _simple.bind(
+        here=here,
+        threads=threads,
+        kept=kept,
+        tensor=torch.Tensor,
+        every_passage=every_passage,
+        replacing=replacing,
+        only=ONLY,
+        no_span=(0, 0),
+        sequence_number=compat.sequence_number,
+        graph_task=compat.graph_task,
+        is_view=compat.is_view,
+        grad_enabled=torch.is_grad_enabled,
+        tracer=compat.tracer,
+        function_depth=compat.function_depth,
+        dispatch_depth=compat.dispatch_depth,
+        number_name=compat.NUMBER,
+    )
+else:  # there was no compiler when hookline was installed
+    from hookline.backends.torch.grads.unheard import Unheard as Heard
+
 Sent = tuple[tuple[int, tuple[int, ...]], ...]
 """Which of the gradients that a node sends go to which port: its index, and the port's numbers."""
 
-SIMPLE = 16
-"""A call that makes more nodes is not looked through to find out whether it is simple."""
 
-
-class Simple:
+class Simple(Heard):
     """One call, as long as it is simple: who is told what comes by; `Passage` is the whole of it.
 
     `on_input` and `on_output` are told each gradient; `joint_in` and `joint_out`, in place of these, get all
-    gradients of a side at once and may replace them. `live` inputs need a gradient. `remark` says what looking
-    may have changed.
-    """
+    gradients of a side at once and may replace them. `on_both(grad_output, grad_input)`, if there is one, is
+    called in place of both where both are known at once; where there is a `joint_in`, it answers as that does.
 
-    # A passage is made for every call, and stays until the graph goes: what most have no use for is not made.
-    on_input: GradSink | None = None
-    on_output: GradSink | None = None
-    joint_in: JointSink | None = None
-    joint_out: JointSink | None = None
-    on_doubt: Callable[[str], None] | None = None
-    remark: str | None = None
-    simple = True
-    by_ledger = False
-    """Whether the backward under way looks a simple passage up all the same."""
-    told_in: int | None = None  # the last backward in which an output had a gradient
-    live = places_in = places_out = start = group = 0
-    span = (0, 0)  # of the call: one for all of its passages, which may have made views in between
-    marks: Any = None  # see `marks.Kind`
-    entered: Edge | None = None
-    """The edge of the only tensor that entered, if it did so plainly: then there is no port for it yet."""
-    inputs: tuple[Port, ...] = ()
-    outputs: tuple[Port, ...] = ()
-    mixed = False
-    """Whether views came in, or copies had to be made: then it is not plain."""
-    before = 0
-    """How many passages of this thread had to be looked up when it was entered."""
-    output_nr = 0
-    _numbers = ONLY
-    _sent: Sent = ()
+    `entered` is the edge of the only tensor that entered, if it did so plainly: then there is no port for it yet.
+    `of_leaf`: that tensor is a view which stands for a leaf. `live` inputs need a gradient. `remark` says what
+    looking may have changed. `by_ledger`: the backward under way looks a simple passage up all the same. `told_in`
+    is the last backward in which an output had a gradient. `span` is one for all passages of a call, which may
+    have made views in between. `mixed`: views came in, or copies had to be made, so it is not plain. `before` is
+    how many passages of this thread had to be looked up when it was entered. `marks`: see `marks.Kind`.
+    """
 
     # In the forward
 
-    def enter(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
-        """The arguments to go on with."""
-        thread = here.now
-        if not thread.is_main:
-            threads.note()
-        self.before = thread.looked_up
-        if len(args) == 1 and not kwargs and type(leaf := args[0]) is Tensor and not threads.several:
-            node = leaf.grad_fn
-            if node is not None and not is_view(leaf):
-                self.entered = node, leaf.output_nr
-                self.live = self.places_in = 1
-                self.start = sequence_number()
-                return args, kwargs
-        return self.enter_anyhow(args, kwargs)
-
-    def leave(self, output: Any, call: int, references: int) -> Any:
-        """The output to go on with. `call` is one number for all hooks of a call, and no other call's;
-        `references` is what the hook counted of `output`.
-
-        Plain is a call that a tensor left which is no view and which nobody else has, in which no other call has
-        to be looked up, and which nobody else has hooked.
-        """
-        thread, start = here.now, self.start
-        if not start and not thread.is_main:
-            threads.note()
-        if (
-            type(output) is not Tensor
-            or (node := output.grad_fn) is None
-            or call == thread.call
-            or references > kept.alone
-            or threads.several
-            or self.mixed
-            or (start and thread.looked_up != self.before)
-            or is_view(output)
-            or not are_followed()
-        ):
-            return self.leave_anyhow(output, call, references)
-        end = sequence_number()
-        if not self.hear(thread, node, output.output_nr, end):
-            self.simple = False
-            return self.leave_anyhow(output, call, references)
-        self.places_out = 1
-        thread.group = self.group = thread.group + 1
-        thread.call, thread.looking, thread.known = call, end, (id(output),)
-        thread.span = self.span = start, end
-        kind = every_passage if self.joint_out is None else replacing
-        self.marks = kind.alive() or kind.made()
-        return output
-
     def enter_anyhow(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
-        """The same of any call."""
+        """What `enter` does of a call that is not plain."""
         raise NotImplementedError
 
     def leave_anyhow(self, output: Any, call: int, references: int) -> Any:
-        """The same of any call, which may be simple without being plain."""
+        """What `leave` does of a call that is not plain; it may be simple all the same."""
         raise NotImplementedError
 
-    def hear(self, thread: Here, node: Any, output_nr: int, end: int) -> bool:
-        """Hooks on the node of the only output and on that which feeds inputs; False if it is not so simple."""
-        number, start = node_number(node), self.start
-        # A node that is younger than all those has nobody else's port; most are.
-        if (number <= thread.marked or threads.several) and self._is_claimed(node):
-            return False
-        self.output_nr = output_nr
-        if self.entered is None and not self.inputs:
-            # Nothing of the call is younger than the node, so nothing of the call uses the output.
-            if number != end - 1:
-                return False
-            if self.joint_out is None:
-                node.register_hook(self.tell_output)
-            else:
-                node.register_prehook(self.ask_output)
-                thread.marked = number
-            return True
-        if number < start or end - start > SIMPLE or (self.joint_in is not None and len(self.inputs) > 1):
-            return False
-        sender, sent = _only_sender(node, start, end, self.entered, self.inputs)
-        if sender is None or (self.joint_in is not None and not sent):
-            return False
-        self._sent = sent
-        if sender is node:
-            node.register_hook(self.tell_both)
-            return True
-        node.register_hook(self.tell_output)
-        if sent:
-            sender.register_hook(self.tell_inputs)
-        return True
-
-    def _is_claimed(self, node: Any) -> bool:
+    def is_claimed(self, node: Any) -> bool:
         """Whether somebody else's port at this node is to be settled before or after: it is looked up, or it
         replaces what comes to the output of another call."""
         if is_looked_up(node, self):
             return True
         return replacing.alive() is not None and any(other.group != self.group for other in replacing_at(node))
+
+    def keep_view(self) -> None:
+        """Notes that a backward need not look after the view of a leaf for this call.
+
+        What comes to it is one gradient, and it is sent on before anything else may add to that of the leaf.
+        """
+        assert self.entered is not None
+        self.entered[0].metadata[VIEW] = self.marks
 
     def lay_out(self) -> None:
         """Makes the ports of a plain call: it has to be looked up."""
@@ -173,89 +108,31 @@ class Simple:
 
     # In a backward
 
-    def tell_both(self, grads: Any, grad_outputs: Any) -> Any:
-        """After the only node of a call, or the only one of its nodes that matters."""
-        grad = grad_outputs[self.output_nr]
-        if grad is None or self.by_ledger:
-            return None
-        self.told_in = graph_task()
-        self.on_output(self._numbers, grad)  # type: ignore[misc]
-        return self._told_inputs(grads)
-
-    def tell_output(self, grads: Any, grad_outputs: Any) -> None:
-        """After the node that made the only output: what came to it."""
-        grad = grad_outputs[self.output_nr]
-        if grad is not None and not self.by_ledger:
-            self.told_in = graph_task()
-            self.on_output(self._numbers, grad)  # type: ignore[misc]
-
-    def tell_inputs(self, grads: Any, grad_outputs: Any) -> Any:
-        """After the only node that feeds inputs: what it sends to them, or what is to be sent instead."""
-        if self.told_in != graph_task() or self.by_ledger:
-            return None
-        return self._told_inputs(grads)
-
-    def ask_output(self, grads: Any) -> Any:
-        """Before the node that made the only output: what is to go on in place of what came."""
-        number = self.output_nr
-        grad = grads[number]
-        if grad is None or self.by_ledger:
-            return None
-        new = self.joint_out([grad])  # type: ignore[misc]
-        if new is None or new[0] is grad:
-            return None
-        return *grads[:number], new[0], *grads[number + 1 :]
-
-    def _told_inputs(self, grads: Any) -> Any:
-        sent = self._sent
-        if self.joint_in is not None:
-            return self._asked_inputs(self.joint_in, grads)
-        if len(sent) == 1:
-            index, numbers = sent[0]
-            if grads[index] is not None:
-                self.on_input(numbers, grads[index])  # type: ignore[misc]
-            return None
-        for numbers, grad in _totals(sent, grads).items():
+    def told_several(self, grads: Any) -> None:
+        """Tells the gradients of several inputs, or of one that came by several edges."""
+        assert self.on_input is not None
+        for numbers, grad in _totals(self.sent or (), grads).items():
             if grad is not None:
-                self.on_input(numbers, grad)  # type: ignore[misc]
-        return None
+                self.on_input(numbers, grad)
 
-    def _asked_inputs(self, sink: JointSink, grads: Any) -> Any:
-        sent = self._sent
-        ((numbers, grad),) = _totals(sent, grads).items()  # see `hear`
+    def asked_inputs(self, grads: Any) -> Any:
+        """What to go on with where a hook may replace the gradient of an input that came by several edges, or
+        stands among others."""
+        assert self.joint_in is not None and self.sent
+        ((numbers, grad),) = _totals(self.sent, grads).items()  # see `hear`
+        if self.of_leaf and grad is not None:
+            grad = grad.clone()  # as `Backward._shown`
         shown: list[Any] = [None] * self.places_in
         for number in numbers:
             shown[number] = grad
-        new = sink(shown)
+        new = self.joint_in(shown)
         if new is None or new[numbers[0]] is grad:
             return None
         result = list(grads)
-        for index, _ in sent:
+        for index, _ in self.sent:
             result[index] = None
-        result[sent[0][0]] = new[numbers[0]]
+        result[self.sent[0][0]] = new[numbers[0]]
         return tuple(result)
-
-
-def _only_sender(
-    root: Any, start: int, end: int, entered: Edge | None, inputs: tuple[Port, ...]
-) -> tuple[Any, Sent]:
-    """The only node of a call that sends to inputs, and what it sends to which of them; `root` and nothing where
-    none does. None if there are several, or nodes that the output does not lead to."""
-    targets = {entered: ONLY} if entered is not None else {port.edge: port.numbers for port in inputs}
-    sender: Any = root
-    sent: Sent = ()
-    found, count = [root], end - start
-    for node in found:  # and those that are added meanwhile
-        for index, edge in enumerate(node.next_functions):
-            if edge in targets:
-                if sent and sender is not node:
-                    return None, ()
-                sender, sent = node, (*sent, (index, targets[edge]))
-            elif count == 1 or (child := edge[0]) is None or child in found:
-                continue
-            elif start <= node_number(child) < end:
-                found.append(child)
-    return (sender, sent) if len(found) == count else (None, ())
 
 
 def _totals(sent: Sent, grads: Any) -> dict[tuple[int, ...], Any]:
@@ -273,19 +150,25 @@ def simple_at(node: Any) -> list[Any]:
     What a handle refers to are all hooks of a node. It costs less to ask for them where one has to know, in a
     second derivative, than to note each passage: 1.7 us for each call.
     """
-    return _passages_of(node.register_hook, Simple.tell_output, Simple.tell_both)
+    return _passages_of(node.register_hook, "__call__", "tell_output")
 
 
 def replacing_at(node: Any) -> list[Any]:
     """The simple passages that replace what comes to an output of this node."""
-    return _passages_of(node.register_prehook, Simple.ask_output)
+    return _passages_of(node.register_prehook, "ask_output")
 
 
-def _passages_of(register: Callable[[Any], Any], *methods: Any) -> list[Any]:
+def _passages_of(register: Callable[[Any], Any], *methods: str) -> list[Any]:
+    """The passages of which one of these methods is a hook; the passage itself is its `__call__`."""
     handle = register(_nothing)
     hooks = list((handle.hooks_dict_ref() or {}).values())
     handle.remove()
-    return [hook.__self__ for hook in hooks if getattr(hook, "__func__", None) in methods]
+    found = [(hook, "__call__") if isinstance(hook, Simple) else _method(hook) for hook in hooks]
+    return [owner for owner, method in found if isinstance(owner, Simple) and method in methods]
+
+
+def _method(hook: Any) -> tuple[Any, str]:
+    return getattr(hook, "__self__", None), getattr(hook, "__name__", "")
 
 
 def _nothing(*grads: Any) -> None:
