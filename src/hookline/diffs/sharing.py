@@ -18,13 +18,13 @@ class Recent:
     """What is known of the tensors that were seen last, as long as nobody writes to them."""
 
     def __init__(self, backend: Backend) -> None:
-        self._version = backend.version
+        self._writes = backend.version
         self._known: dict[int, tuple[weakref.ref[Any], int, Any]] = {}
 
     def find(self, tensor: Any) -> Any:
         """What was noted of this tensor; None where nothing was, or its memory was written to."""
         found = self._known.get(id(tensor))
-        if found is None or found[0]() is not tensor or found[1] != self._version(tensor):
+        if found is None or found[0]() is not tensor or found[1] != self._writes(tensor):
             return None
         return found[2]
 
@@ -32,7 +32,7 @@ class Recent:
         """Keeps what is known of a tensor, and forgets the oldest one."""
         with suppress(TypeError):  # a tensor of a kind that can't be referred to
             self._known.pop(id(tensor), None)
-            self._known[id(tensor)] = weakref.ref(tensor), self._version(tensor), fact
+            self._known[id(tensor)] = weakref.ref(tensor), self._writes(tensor), fact
             if len(self._known) > RECENT:
                 del self._known[next(iter(self._known))]
 
