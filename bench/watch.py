@@ -90,9 +90,17 @@ def watched(model: Any, x: Any, *, histogram: bool) -> Any:
 
 
 def _open(model: Any, x: Any, *, histogram: bool) -> tuple[Callable[[], Any], Callable[[], Any]]:
-    """A forward, and the watch that is open around it."""
+    """A forward, and the watch that is open around it and has seen one before: operators are looked at in that."""
     around = partial(hookline.watch, model, grads=False, params=False, histogram=histogram)
-    return partial(_no_grad, model, x), around
+    forward = partial(_no_grad, model, x)
+    return forward, partial(_seen_once, around, forward)
+
+
+@contextmanager
+def _seen_once(around: Callable[[], Any], forward: Callable[[], Any]) -> Iterator[None]:
+    with around():
+        forward()
+        yield
 
 
 def _attached(model: Any) -> None:

@@ -499,3 +499,36 @@ def test_gradients_keep_their_layout():
         with block:
             m(x).backward()
     assert len(Layouts.seen) == 5 and len(set(Layouts.seen)) == 1
+
+
+class _Doubled(nn.Module):
+    """Gets one tensor at two places."""
+
+    def forward(self, pair):
+        return (pair[1] * 2 + pair[1].sin() + pair[1]) * 0.5
+
+
+class _Shared(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.part = _Doubled()
+
+    def forward(self, x):
+        return self.part((x, x)) * 0.25, x
+
+
+def test_g11_the_audit_says_where_gradients_of_gradients_may_differ_in_the_last_digits():
+    def penalty(model, x):
+        out, same = model(x)
+        loss = (out * torch.sin(x.detach())).sin().sum() + (same * torch.cos(x.detach())).sin().sum()
+        (slope,) = torch.autograd.grad(loss, x, create_graph=True)
+        slope.square().sum().backward()
+        return x.grad
+
+    plain = penalty(_Shared(), torch.linspace(-2, 2, 9).requires_grad_())
+    model, x = _Shared(), torch.linspace(-2, 2, 9).requires_grad_()
+    with hookline.record(model, inputs=True, grads=True) as rec:
+        seen = penalty(model, x)
+    torch.testing.assert_close(seen, plain)
+    (told,) = [entry for entry in rec.audit() if entry.site == "part"]
+    assert "gradients of gradients" in told.why

@@ -30,7 +30,8 @@ KEY = "hookline"
 
 SHARED = (
     "one tensor came in at several places; they were told apart by views, so code that compares its arguments "
-    "by `is`, as nn.MultiheadAttention does, may take another way, which can differ in the last digits"
+    "by `is`, as nn.MultiheadAttention does, may take another way, which can differ in the last digits; so can "
+    "gradients of gradients, which are summed along these views"
 )
 AGAIN = (
     "one tensor left at several places; where one of them is written to in place later, what comes back to it may "
