@@ -28,6 +28,9 @@ HEAD = """# Beside other tools
 The same work with hookline and with other tools, written by `make bench-peers`. A ratio is the processor time with
 the tool to that without it, the median of rounds (and its quartiles), measured side by side in one process; each
 tool has a process of its own. Attaching and detaching are in the time.
+
+After the first step that `wandb.watch` has seen, every step in that process takes more than twice as long, of any
+model, and so does the plain one that its ratio is to. Beside a plain step of another process it is in bench/RESULTS.md.
 """
 RECORDING = """## Recording the output of every leaf module
 
