@@ -30,7 +30,7 @@ the tool to that without it, the median of rounds (and its quartiles), measured 
 tool has a process of its own. Attaching and detaching are in the time.
 
 After the first step that `wandb.watch` has seen, every step in that process takes more than twice as long, of any
-model, and so does the plain one that its ratio is to. bench/RESULTS.md has it beside a plain step of another process.
+model, and so does the plain one that its ratio is to. bench/RESULTS.md has it beside a step of another process.
 """
 RECORDING = """## Recording the output of every leaf module
 
