@@ -180,8 +180,8 @@ class Isolated(Way):
             if reason := _misfit(wanted[at].tensor, old):
                 self._note(visit, kind, {}, reason)
                 return None
-            if self._put_there.find(old) is wanted[at].tensor and self.reference.in_memory:
-                gaps[at] = Apart()  # handed on as it is
+            if self._is_handed_on(wanted[at].tensor, old):
+                gaps[at] = Apart()
                 continue
             array, came = self.reference.array(wanted[at]), self.backend.host(old)
             if self.shaker is None and same_bits(array, came):
@@ -192,6 +192,11 @@ class Isolated(Way):
             self._put_there.note(given[there], wanted[at].tensor)
         self._note(visit, kind, gaps)
         return given
+
+    def _is_handed_on(self, wanted: Any, came: Any) -> bool:
+        """Whether a tensor is the moved one that was put there before, as it is. Only of the reference's model:
+        in the other one, code may write to it in a way that nobody counts."""
+        return self.shaker is not None and self.reference.in_memory and self._put_there.find(came) is wanted
 
     def _note(self, visit: Visit, kind: str, gaps: dict[int, Apart], misfit: str = "") -> None:
         seen = visit._replace(site=self.names[visit.site])
