@@ -69,7 +69,8 @@ class Looking:
         `safely(function, ...)` calls one and raises nothing. It is handed over here and not kept: a watch that is
         over has no cycles.
         """
-        looks = wanted and self._is_wanted and len(self._wiring.looks) < MOST_LOOKS and self._may_train()
+        looks = wanted and self._is_wanted and len(self._wiring.looks) < MOST_LOOKS
+        looks = looks and (self._taps is not None or self._may_train())
         if looks and self._taps is None:
             self._begin(modules, safely)
         elif looks and self._taps is not None and self._walked and self._is_compiled():
