@@ -239,4 +239,5 @@ bench-peers: $(PEERS_READY)
 
 clean:
 	rm -rf .venv $(TRAINERS) $(PEERS) $(SINKS) $(DIST) $(DOCS) $(WHEELS) $(addprefix .venv-,$(FRAMEWORKS)) .venv-versions-*
-	rm -rf build dist site src/*.egg-info src/hookline/*/_*.so
+	rm -rf build dist site src/*.egg-info
+	find src/hookline -name '_*.so' -delete

@@ -46,45 +46,33 @@ kernel = Extension(
     py_limited_api=STABLE,
 )
 
-direct = Extension(
-    "hookline.backends._direct",
-    sources=["src/hookline/backends/_direct.c"],
-    extra_compile_args=BARE,
-    define_macros=[("Py_LIMITED_API", "0x030B0000")] if STABLE else [],
-    optional=True,
-    py_limited_api=STABLE,
-)
 
-again = Extension(
-    "hookline.backends._again",
-    sources=["src/hookline/backends/_again.c"],
-    extra_compile_args=BARE,
-    define_macros=[("Py_LIMITED_API", "0x030B0000")] if STABLE else [],
-    optional=True,
-    py_limited_api=STABLE,
-)
+def part(name, *flags, depends=()):
+    """A module for Python, of the one C file of that name."""
+    return Extension(
+        f"hookline.{name.replace('/', '.')}",
+        sources=[f"src/hookline/{name}.c"],
+        depends=list(depends),
+        extra_compile_args=[*flags, *BARE],
+        define_macros=[("Py_LIMITED_API", "0x030B0000")] if STABLE else [],
+        optional=True,
+        py_limited_api=STABLE,
+    )
 
-apart = Extension(
-    "hookline.diffs._apart",
-    sources=["src/hookline/diffs/_apart.c"],
-    extra_compile_args=[*FLAGS, *SUMS, *BARE],
-    define_macros=[("Py_LIMITED_API", "0x030B0000")] if STABLE else [],
-    optional=True,
-    py_limited_api=STABLE,
-)
 
-simple = Extension(
-    "hookline.backends.torch.grads._simple",
-    sources=["src/hookline/backends/torch/grads/_simple.c"],
-    depends=[f"src/hookline/backends/torch/grads/_simple_{part}.h" for part in ("small", "forward", "backward")],
-    extra_compile_args=BARE,
-    define_macros=[("Py_LIMITED_API", "0x030B0000")] if STABLE else [],
-    optional=True,
-    py_limited_api=STABLE,
+simple = part(
+    "backends/torch/grads/_simple",
+    depends=[f"src/hookline/backends/torch/grads/_simple_{name}.h" for name in ("small", "forward", "backward")],
 )
 
 setup(
-    ext_modules=[kernel, direct, again, apart, simple],
+    ext_modules=[
+        kernel,
+        part("backends/_direct"),
+        part("backends/_again"),
+        part("diffs/_apart", *FLAGS, *SUMS),
+        simple,
+    ],
     cmdclass={"build_ext": BuildLibrary},
     options={"bdist_wheel": {"py_limited_api": "cp311"}} if STABLE else {},
 )
