@@ -323,3 +323,56 @@ def test_recordings_with_nothing_in_common(tmp_path):
         b(torch.ones(3, 5, dtype=torch.int64))
     with pytest.raises(hookline.InvalidArgument, match=r"no site in common.*map="):
         hookline.diff(one, two)
+
+
+class Mapped(nn.Module):
+    """Calls its parts inside of a transform of torch.func."""
+
+    def __init__(self, transform):
+        super().__init__()
+        torch.manual_seed(0)
+        self.parts = nn.Sequential(nn.Linear(4, 4), nn.Sequential(nn.Tanh()))
+        self.transform = transform
+
+    def forward(self, x):
+        return self.transform(self.parts)(x)
+
+
+TRANSFORMS = {
+    "vmap": (torch.func.vmap, (3, 4)),
+    "jacrev": (torch.func.jacrev, (4,)),
+    "vmap of grad": (lambda fn: torch.func.vmap(torch.func.grad(lambda x: fn(x).sum())), (3, 4)),
+}
+
+
+@pytest.mark.parametrize("transform", TRANSFORMS)
+def test_calls_inside_of_a_transform_are_compared_and_not_run_with_other_values(transform):
+    fn, shape = TRANSFORMS[transform]
+    model, x = Mapped(fn), torch.linspace(-1, 1, 12)[: 12 if len(shape) == 2 else 4].reshape(shape)
+    assert hookline.diff(model, copy.deepcopy(model), x).first is None
+    d = hookline.diff(model, scaled(model, "parts.0.weight"), x)
+    assert d.first is not None and (d.first.site, d.first.kind) == ("parts.0", "output")
+    assert "parts.0.weight" in d.causes[0].sentence
+    assert any("inside of a transform" in note for note in d.notes)
+
+
+class Nesting(nn.Module):
+    """Nested tensors come by its part, and at its end if it does not pad them."""
+
+    def __init__(self, pads):
+        super().__init__()
+        self.part, self.pads = nn.Identity(), pads
+
+    def forward(self, x):
+        nested = self.part(torch.nested.nested_tensor([x[0], x[1][:1]]))
+        return nested.to_padded_tensor(0.0) if self.pads else nested
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_nested_tensors_are_told_and_never_called_equal():
+    x = torch.ones(2, 2)
+    with pytest.raises(hookline.Unsupported, match="can't be read"):
+        hookline.diff(Nesting(False), Nesting(False), x)
+    d = hookline.diff(Nesting(True), Nesting(True), x)
+    assert d.first is None and any("not compared: 'part'" in note for note in d.notes)
+    assert hookline.diff((Nesting(True), x), (Nesting(True), x * 2)).first is not None

@@ -59,6 +59,9 @@ class Defaults(Immediate):
     framework: Framework
     forward_name = "forward"
 
+    def is_readable(self, tensor: Tensor) -> bool:
+        return True
+
     def host(self, tensor: Tensor) -> NDArray[Any]:
         """The values as a numpy array, in the tensor's own memory where that is possible."""
         raise NotImplementedError

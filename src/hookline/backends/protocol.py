@@ -119,6 +119,9 @@ class Values(Protocol):
     def nbytes(self, tensor: Tensor) -> int:
         """The bytes that a tensor's elements take."""
 
+    def is_readable(self, tensor: Tensor) -> bool:
+        """Whether `host` can give its values here; not those of a sample inside of a transform, say."""
+
     def host(self, tensor: Tensor) -> NDArray[Any]:
         """The values as a numpy array, in the tensor's own memory where that is possible."""
 

@@ -34,6 +34,9 @@ class Way:
     def called(self, visit: Visit, args: Any, kwargs: Any) -> None:
         """A call begins, with these arguments."""
 
+    def passed_by(self, visit: Visit) -> None:
+        """Tensors of a call can't be read or replaced where it is made, so they are left as they are."""
+
     def arriving(self, visit: Visit, leaves: Leaves) -> Sequence[Any] | None:
         """The tensors to go into a call with, of those that arrive at it."""
         return None
@@ -98,7 +101,8 @@ class _Follower:
         tree = (args, kwargs)
         with self._backend.unseen():  # nothing of this is the model's, for whoever looks at its operators
             self._way.called(visit, args, kwargs)
-            new = self._way.arriving(visit, [*self._leaves(args), *self._leaves(kwargs)])
+            leaves = [*self._leaves(args), *self._leaves(kwargs)]
+            new = self._way.arriving(visit, leaves) if self._can_read(visit, leaves) else None
         return tree if new is None else _refilled(tree, iter(new), self._backend.tensor)
 
     def _leave(self, site: str, output: Any) -> Any:
@@ -108,8 +112,15 @@ class _Follower:
         if not stack:
             return None
         with self._backend.unseen():
-            new = self._way.leaving(stack.pop(), self._leaves(output))
+            visit, leaves = stack.pop(), self._leaves(output)
+            new = self._way.leaving(visit, leaves) if self._can_read(visit, leaves) else None
         return None if new is None else _refilled(output, iter(new), self._backend.tensor)
+
+    def _can_read(self, visit: Visit, leaves: Leaves) -> bool:
+        can = all(self._backend.is_readable(leaf.tensor) for leaf in leaves)
+        if not can:
+            self._way.passed_by(visit)
+        return can
 
     def _leaves(self, tree: Any) -> Leaves:
         return leaves_of(tree, self._backend.tensor)

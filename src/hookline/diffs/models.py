@@ -7,6 +7,7 @@ call: what differs then was born there.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from hookline.diffs import found
@@ -25,7 +26,7 @@ from hookline.diffs.result import Diff
 from hookline.diffs.stating import caller_of, first_place, with_estimates, with_sources, with_unmatched
 from hookline.diffs.tolerance import Given, Noise, Tolerance
 from hookline.diffs.ways import Isolated, Measured, Randomness, Shaken, Shaker, floor_of
-from hookline.errors import HooklineError
+from hookline.errors import HooklineError, Unsupported
 
 MOST = 0.5
 """Where so many places have another dtype, the change of dtype is meant, and its rounding is allowed."""
@@ -45,6 +46,8 @@ class Study:
     forwards: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     states: dict[tuple[str, int], object] = field(default_factory=dict)
+    passed: list[str] = field(default_factory=list)
+    """The sites whose calls could not be given A's values."""
 
     def diff(self) -> Diff:
         """Where the two part."""
@@ -72,7 +75,20 @@ class Study:
         self.forwards.append("A")
         b = self.b.side()
         self.forwards.append("B")
-        return Pair(a, b, align(a.entries(), b.entries(), self.map), self.map)
+        pair = Pair(a, b, align(a.entries(), b.entries(), self.map), self.map)
+        unread = a.unread | b.unread
+        if "" in unread:
+            raise Unsupported(
+                backend=self.b.backend.name,
+                feature="diff of models whose inputs or outputs can't be read",
+                why="nested tensors and those that are only described have no array of numbers",
+                instead="compare models that give padded tensors, or record both and compare what you need",
+            )
+        if unread:
+            self.notes.append(
+                f"tensors that can't be read, such as nested ones, are not compared: {_listed(unread)}"
+            )
+        return pair
 
     def _noise(self, pair: Pair, way: Way) -> Noise:
         """How far a run of A whose calls go the way is from the recorded one."""
@@ -91,8 +107,9 @@ class Study:
             self.states = dict(randomness.states)
         apart = sorted({key.site for (key, _), gap in noise.found.items() if gap.largest or gap.odd})
         if apart:
-            shown = ", ".join(repr(site) for site in apart[:5])
-            self.notes.append(f"A differs from itself when it is run again, at {len(apart)} sites: {shown}")
+            self.notes.append(
+                f"A differs from itself when it is run again, at {len(apart)} sites: {_listed(apart)}"
+            )
         return noise
 
     def _shaken(self, pair: Pair, step: str) -> Noise:
@@ -121,6 +138,12 @@ class Study:
             text = f"{type(error).__name__}: {error}".splitlines()[0][:200]
             self.notes.append(f"B can't be run with A's values ({text}), so where errors are born is an estimate")
             return None
+        self.passed = list(way.passed)
+        if self.passed:
+            self.notes.append(
+                f"calls of {_listed(self.passed)} are made inside of a transform, or of what can't be read: "
+                "whether an error is born in them is an estimate"
+            )
         floor = Tolerance(floor_of(control), self.rtol, self.atol, measured=True)
         return list(births(way, floor, step))
 
@@ -146,6 +169,10 @@ class Study:
         if root is not None and root.differs:
             result.first = replace(root, born=True, added=root.error, why="the inputs of the model differ")
             result.causes = [Cause("inputs", "", _inputs_sentence(root))]
+            return
+        estimated = first_place(with_estimates(result.sites), pair)
+        if estimated is not None and estimated.site in self.passed:
+            result.first, result.causes = estimated, causes_at(self.a, self.b, pair, estimated)
             return
         birth = next((one for one in added or [] if one.differs), None)
         forward = [one for one in result.sites if one.kind in FORWARD and one.differs]
@@ -201,6 +228,12 @@ class Study:
         )
         result.first = first
         result.causes = causes_at(self.a, self.b, pair, first, birth, operator)
+
+
+def _listed(sites: Iterable[str]) -> str:
+    """The first names, in words."""
+    names = list(sites)
+    return ", ".join(repr(site) for site in names[:5]) + (", ..." if len(names) > 5 else "")
 
 
 def _innermost(sites: list[str]) -> set[str]:

@@ -114,6 +114,8 @@ class Side:
         self._scales: dict[Any, Scale] = {}
         self._calls: dict[str, list[Call]] = {}
         self.in_memory = in_memory
+        self.unread: dict[str, None] = {}
+        """The sites with tensors that can't be compared, nested ones say, in order."""
         self._leaves: dict[Key, list[Leaf]] = {}
 
     def calls(self, site: str) -> list[Call]:
@@ -158,7 +160,11 @@ class Side:
             trees.append(call.kwargs)
         elif key.kind == "grad_input":
             trees.append(call.grad_kwargs)
-        return [leaf for tree in trees for leaf in leaves_of(tree, self.backend.tensor)]
+        found = [leaf for tree in trees for leaf in leaves_of(tree, self.backend.tensor)]
+        readable = [leaf for leaf in found if self.backend.is_readable(leaf.tensor)]
+        if len(readable) < len(found):
+            self.unread[key.site] = None
+        return readable
 
     def param_grads(self, site: str) -> list[str]:
         """The names of a module's own parameters that have a recorded gradient."""

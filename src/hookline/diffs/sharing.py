@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections import OrderedDict
 from contextlib import suppress
 from typing import Any
 
@@ -19,7 +20,7 @@ class Recent:
 
     def __init__(self, backend: Backend) -> None:
         self._writes = backend.version
-        self._known: dict[int, tuple[weakref.ref[Any], int, Any]] = {}
+        self._known: OrderedDict[int, tuple[weakref.ref[Any], int, Any]] = OrderedDict()
 
     def find(self, tensor: Any) -> Any:
         """What was noted of this tensor; None where nothing was, or its memory was written to."""
@@ -30,11 +31,11 @@ class Recent:
 
     def note(self, tensor: Any, fact: Any) -> None:
         """Keeps what is known of a tensor, and forgets the oldest one."""
-        with suppress(TypeError):  # a tensor of a kind that can't be referred to
+        with suppress(TypeError, KeyError):  # it can't be referred to; a thread of the model's was quicker
             self._known.pop(id(tensor), None)
             self._known[id(tensor)] = weakref.ref(tensor), self._writes(tensor), fact
             if len(self._known) > RECENT:
-                del self._known[next(iter(self._known))]
+                self._known.popitem(last=False)
 
 
 class SharedCopies:
@@ -46,6 +47,8 @@ class SharedCopies:
 
     def __call__(self, tensor: Any) -> Any:
         """A copy that no later operation changes. Others may have it too: it is not to be written to."""
+        if not self._backend.is_readable(tensor):
+            return self._backend.snapshot(tensor)
         known = self._recent.find(tensor)
         if known is not None and self._is_same(tensor, known):
             return known

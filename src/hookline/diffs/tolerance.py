@@ -53,11 +53,7 @@ class Noise:
 
 @dataclass(frozen=True)
 class Tolerance:
-    """What is allowed at a place, in the unit of its numbers.
-
-    `random` has what A differs by from itself, run again; `dtype` is the coarser one of both sides, where a change
-    of dtype is meant.
-    """
+    """What is allowed at a place, in the unit of its numbers; `measured`: there was a run to find out."""
 
     noise: Noise = field(default_factory=Noise)
     rtol: Given = None
@@ -103,7 +99,6 @@ def checked_tolerance(name: str, given: Any) -> Given:
 
 
 def given_at(given: Given, site: str) -> float | None:
-    """A user's tolerance at a site; None where none was given."""
     """What a user's tolerance is at a site; None where it says nothing of it."""
     if given is None or isinstance(given, float):
         return given

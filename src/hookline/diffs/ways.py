@@ -144,7 +144,11 @@ class Isolated(Way):
     """The calls that get other numbers, or another number of tensors, than the reference's, in words."""
 
     def __post_init__(self) -> None:
+        self.passed: dict[str, None] = {}  # the sites with a call that was left alone, in order
         self._put_there = Recent(self.backend)  # whose tensor of the reference each one stands for
+
+    def passed_by(self, visit: Visit) -> None:
+        self.passed[self.names[visit.site]] = None
 
     def called(self, visit: Visit, args: Any, kwargs: Any) -> None:
         site = self.names[visit.site]

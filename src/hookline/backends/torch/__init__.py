@@ -54,6 +54,7 @@ class TorchBackend(Immediate):
     owned = staticmethod(values.owned)
     unlike = staticmethod(values.unlike)
     fitted = staticmethod(values.fitted)
+    is_readable = staticmethod(repeating.is_readable)
     host = staticmethod(repeating.host)
     from_host = staticmethod(repeating.from_host)
     dtype_of = staticmethod(repeating.dtype_of)

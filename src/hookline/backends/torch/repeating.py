@@ -9,6 +9,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from hookline.backends.torch.compat import is_fake, is_transforming
+
 
 def random_state() -> Any:
     """The state of torch's random numbers on the CPU and, where it is in use, on CUDA."""
@@ -36,6 +38,11 @@ def graph_free() -> AbstractContextManager[Any]:
 def dtype_of(tensor: torch.Tensor) -> str:
     """The name of a tensor's dtype: "float32"."""
     return str(tensor.dtype).removeprefix("torch.")
+
+
+def is_readable(tensor: torch.Tensor) -> bool:
+    """Whether `host` can give its values: not inside of torch.func's transforms, where it is one of many."""
+    return not (is_transforming() or tensor.is_nested or tensor.is_meta or is_fake(tensor))
 
 
 def host(tensor: torch.Tensor) -> NDArray[Any]:
