@@ -68,7 +68,7 @@ simple = part(
 setup(
     ext_modules=[
         kernel,
-        part("backends/_direct"),
+        part("backends/_direct", depends=["src/hookline/backends/_direct_pool.h"]),
         part("backends/_again"),
         part("diffs/_apart", *FLAGS, *SUMS),
         simple,

@@ -126,12 +126,8 @@ def read_ours(recording: hookline.Recording) -> Values:
 
 @contextmanager
 def empty_pool() -> Iterator[None]:
-    """As in the first recording of a process: hookline has no buffers yet that it could use again."""
-    from hookline.backends.torch import values  # an inner name: only this case is lost if it goes
+    """As in the first recording of a process: hookline has no memory yet that it could use again."""
+    from hookline.backends.torch.values import release_memory  # an inner name: only this case is lost if it goes
 
-    full = values.POOL
-    values.POOL = values.Pool()
-    try:
-        yield
-    finally:
-        values.POOL = full
+    release_memory()
+    yield

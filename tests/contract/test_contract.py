@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import hookline
-from hookline.backends.torch.values import POOL
+from hookline.backends.torch.values import release_memory
 from hookline.testing import untouched
 from tests.support.compare import same_bits
 from tests.support.models import taking_no_hook
@@ -145,7 +145,7 @@ def test_recordings_do_not_change_when_buffers_are_used_again(x):
 
 def test_a_buffer_that_nobody_holds_is_used_again(x):
     big = nn.Linear(3, 70_000)
-    POOL.clear()
+    release_memory()
     with hookline.record(big) as rec:
         big(x)
     pointer = rec[""].output.requires_grad_().data_ptr()

@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "_direct_pool.h"
+
 /* What DLPack 1 says of a tensor and of the table, as far as it is read here (dmlc.github.io/dlpack). */
 typedef struct {
     void *data;
@@ -45,6 +47,8 @@ typedef struct {
 } Exchange;
 
 enum { CPU = 1, INT = 0, UINT = 1, FLOAT = 2, BFLOAT = 4, BOOL = 6, MAX_DIMS = 8, LONG = 4096, ALIGNED = 64 };
+enum { LARGE = 1 << 12, STREAMED = 1 << 16 };
+/* LARGE: bytes from which on a copy is one of the pool's. STREAMED: from which on it is written past the caches. */
 
 typedef void (*Reduce)(const void *, int64_t, int, void *);
 typedef int (*ReduceStrided)(const void *, int, const int64_t *, const int64_t *, int, int, char *);
@@ -122,59 +126,42 @@ static int is_copied_as_bytes(const Tensor *t) {
     return known && t->dtype.lanes == 1 && t->dtype.bits >= 8;
 }
 
-static void let_go(Owned *owned) { free(owned->owner); }
+#if defined(__x86_64__) && defined(__GNUC__)
+#include <immintrin.h>
 
-/* A copy of `t`, whose values take so many bytes, in memory of its own, which is freed when nobody has it any more. */
-static Owned *copied(const Tensor *t, size_t bytes) {
-    size_t dims = (size_t)t->ndim * sizeof(int64_t);
-    char *memory = malloc(sizeof(Owned) + 2 * dims + ALIGNED + bytes);
-    if (!memory) return NULL;
-    Owned *owned = (Owned *)memory;
-    int64_t *shape = (int64_t *)(memory + sizeof(Owned)), *strides = shape + t->ndim, apart = 1;
-    char *data = (char *)(((uintptr_t)(strides + t->ndim) + ALIGNED - 1) / ALIGNED * ALIGNED);
-    for (int d = t->ndim - 1; d >= 0; d--) {
-        shape[d] = t->shape[d];
-        strides[d] = apart;
-        apart *= t->shape[d] > 1 ? t->shape[d] : 1;
-    }
-    if (bytes) memcpy(data, (const char *)t->data + t->byte_offset, bytes);
-    *owned = (Owned){.major = 1, .owner = memory, .let_go = let_go, .tensor = *t};
-    owned->tensor.data = data;
-    owned->tensor.shape = shape;
-    owned->tensor.strides = strides;
-    owned->tensor.byte_offset = 0;
-    return owned;
+/* A large copy that is not read again soon is written past the caches: memory then need not be fetched only to be
+   overwritten, and what the model works on stays in them. */
+static void copy_bytes(char *to, const char *from, size_t bytes) {
+    size_t at = -(uintptr_t)to & 15;
+    memcpy(to, from, at);
+    for (; at + 64 <= bytes; at += 64)
+        for (int part = 0; part < 64; part += 16)
+            _mm_stream_si128((__m128i *)(to + at + part), _mm_loadu_si128((const __m128i *)(from + at + part)));
+    _mm_sfence();
+    memcpy(to + at, from + at, bytes - at);
 }
+#else
+static void copy_bytes(char *to, const char *from, size_t bytes) { memcpy(to, from, bytes); }
+#endif
 
-/* copy(exchange, tensor, most) -> a tensor of the same values without history, or None where it is no plain one of
-   numbers that lie in order on the CPU, or takes `most` bytes or more. */
-static PyObject *copy(PyObject *self, PyObject *const *args, Py_ssize_t count) {
-    (void)self;
-    const Exchange *exchange = table_of("copy", args, count, 3);
-    if (!exchange) return NULL;
-    int64_t most = PyLong_AsLongLong(args[2]);
-    if (PyErr_Occurred()) return NULL;
+/* What a copy has besides its values: freed, or handed back, when nobody has the copy any more. */
+typedef struct {
+    Owned owned;
+    Block *block; /* of the pool, whose notes have this struct; NULL where the values lie behind it */
+    int64_t dims[];
+} Copy;
 
-    Tensor t;
-    if (!tells(exchange, args[1], &t)) Py_RETURN_NONE;
-    if (t.device.kind != CPU || !is_copied_as_bytes(&t) || !lies_in_order(&t)) Py_RETURN_NONE;
-    int64_t bytes = t.dtype.bits / 8;
-    for (int d = 0; d < t.ndim; d++) bytes *= t.shape[d];
-    if ((bytes && !t.data) || bytes >= most) Py_RETURN_NONE;
-
-    void *made = NULL;
-    Owned *owned = copied(&t, (size_t)bytes);
-    if (!owned) return PyErr_NoMemory();
-    if (exchange->from_owned(owned, &made)) { /* it has taken `owned` all the same */
-        PyErr_Clear();
-        Py_RETURN_NONE;
-    }
-    return made;
+static void let_go(Owned *owned) {
+    Copy *copy = (Copy *)owned;
+    if (copy->block)
+        block_returned(copy->block);
+    else
+        free(copy);
 }
 
 /* Whether the values fill the memory from the first to the last of them, in whatever order. */
 static int has_no_gaps(const Tensor *t) {
-    if (t->ndim > MAX_DIMS) return lies_in_order(t);
+    if (!t->strides || t->ndim > MAX_DIMS) return lies_in_order(t);
     int used[MAX_DIMS] = {0};
     int64_t apart = 1;
     for (int found = 0; found < t->ndim; found++) {
@@ -188,60 +175,293 @@ static int has_no_gaps(const Tensor *t) {
     return 1;
 }
 
-static int are_alike(const Tensor *a, const Tensor *b) {
-    if (a->ndim != b->ndim || memcmp(&a->dtype, &b->dtype, sizeof a->dtype)) return 0;
-    for (int d = 0; d < a->ndim; d++)
-        if (a->shape[d] != b->shape[d] || (a->shape[d] != 1 && a->strides[d] != b->strides[d])) return 0;
-    return 1;
-}
-
-#if defined(__x86_64__) && defined(__GNUC__)
-#include <immintrin.h>
-#define STREAMED (1 << 16) /* bytes from which on it is worth it */
-
-/* A copy that is not read again soon is written past the caches: memory then need not be fetched only to be
-   overwritten, and what the model works on stays in them. */
-static void copy_bytes(char *to, const char *from, size_t bytes) {
-    size_t at = -(uintptr_t)to & 15;
-    if (bytes < STREAMED) {
-        memcpy(to, from, bytes);
-        return;
+/* Room for a copy of `t`, whose values take so many bytes and lie as its own do; NULL where there is no memory. */
+static Copy *room_for(const Tensor *t, size_t bytes, int in_order) {
+    size_t notes = sizeof(Copy) + 2 * (size_t)t->ndim * sizeof(int64_t);
+    Block *block = bytes < LARGE || notes > NOTES ? NULL : block_taken(bytes);
+    Copy *copy = block ? (Copy *)block->notes : malloc(notes + ALIGNED + bytes);
+    if (!copy) return NULL;
+    int64_t *shape = copy->dims, *strides = shape + t->ndim, apart = 1;
+    for (int d = t->ndim - 1; d >= 0; d--) {
+        shape[d] = t->shape[d];
+        strides[d] = in_order ? apart : t->strides[d];
+        apart *= t->shape[d] > 1 ? t->shape[d] : 1;
     }
-    memcpy(to, from, at);
-    for (; at + 64 <= bytes; at += 64)
-        for (int part = 0; part < 64; part += 16)
-            _mm_stream_si128((__m128i *)(to + at + part), _mm_loadu_si128((const __m128i *)(from + at + part)));
-    _mm_sfence();
-    memcpy(to + at, from + at, bytes - at);
+    copy->owned = (Owned){.major = 1, .owner = copy, .let_go = let_go, .tensor = *t};
+    copy->block = block;
+    char *behind = (char *)(((uintptr_t)(strides + t->ndim) + ALIGNED - 1) / ALIGNED * ALIGNED);
+    copy->owned.tensor.data = block ? values_of(block) : behind;
+    copy->owned.tensor.shape = shape;
+    copy->owned.tensor.strides = strides;
+    copy->owned.tensor.byte_offset = 0;
+    return copy;
 }
-#else
-static void copy_bytes(char *to, const char *from, size_t bytes) { memcpy(to, from, bytes); }
-#endif
 
-/* copy_into(exchange, tensor, room) -> whether the values of `tensor` are in `room` now: both on the CPU, of one
-   shape, dtype and layout without gaps. */
-static PyObject *copy_into(PyObject *self, PyObject *const *args, Py_ssize_t count) {
+/* The values of a tensor on the CPU, copied; NULL where it is no plain one of numbers, there are gaps between them, or
+   an exception is set. */
+static Copy *copied(const Exchange *exchange, PyObject *tensor) {
+    Tensor t;
+    if (!tells(exchange, tensor, &t) || t.device.kind != CPU || !is_copied_as_bytes(&t)) return NULL;
+    int in_order = lies_in_order(&t);
+    if (!in_order && !has_no_gaps(&t)) return NULL;
+    size_t bytes = t.dtype.bits / 8;
+    for (int d = 0; d < t.ndim; d++) bytes *= (size_t)t.shape[d];
+    if (bytes && !t.data) return NULL;
+
+    const char *from = (const char *)t.data + t.byte_offset;
+    Copy *made = room_for(&t, bytes, in_order);
+    if (!made) {
+        PyErr_NoMemory();
+    } else if (bytes < STREAMED) {
+        if (bytes) memcpy(made->owned.tensor.data, from, bytes);
+    } else {
+        PyThreadState *thread = PyEval_SaveThread();
+        copy_bytes(made->owned.tensor.data, from, bytes);
+        PyEval_RestoreThread(thread);
+    }
+    return made;
+}
+
+/* A tensor in the memory of a copy, which it takes; NULL with an exception set where there can't be one. */
+static PyObject *tensor_of(const Exchange *exchange, Copy *copy) {
+    void *tensor = NULL;
+    if (exchange->from_owned(&copy->owned, &tensor)) { /* it has taken the copy all the same */
+        if (!PyErr_Occurred()) PyErr_SetString(PyExc_RuntimeError, "no tensor could be made of a copy");
+        return NULL;
+    }
+    return tensor;
+}
+
+/* copy(exchange, tensor) -> a tensor of the same values without history, or None where it is no plain one of numbers
+   on the CPU, or there are gaps between them. */
+static PyObject *copy(PyObject *self, PyObject *const *args, Py_ssize_t count) {
     (void)self;
-    const Exchange *exchange = table_of("copy_into", args, count, 3);
-    if (!exchange) return NULL;
-    Tensor from, to;
-    if (!tells(exchange, args[1], &from) || !tells(exchange, args[2], &to)) Py_RETURN_FALSE;
-    if (from.device.kind != CPU || to.device.kind != CPU || !is_copied_as_bytes(&from)) Py_RETURN_FALSE;
-    if (!from.strides || !to.strides || !are_alike(&from, &to) || !has_no_gaps(&from)) Py_RETURN_FALSE;
-    size_t bytes = from.dtype.bits / 8;
-    for (int d = 0; d < from.ndim; d++) bytes *= (size_t)from.shape[d];
-    if (bytes && (!from.data || !to.data)) Py_RETURN_FALSE;
+    const Exchange *exchange = table_of("copy", args, count, 2);
+    Copy *made = exchange ? copied(exchange, args[1]) : NULL;
+    if (made) return tensor_of(exchange, made);
+    if (PyErr_Occurred()) return NULL;
+    Py_RETURN_NONE;
+}
 
-    PyThreadState *thread = PyEval_SaveThread();
-    copy_bytes((char *)to.data + to.byte_offset, (const char *)from.data + from.byte_offset, bytes);
-    PyEval_RestoreThread(thread);
-    Py_RETURN_TRUE;
+/* Kept: a copy of which a tensor is made when somebody asks for it.
+
+   That is cheaper where few are asked for. And the small objects of a tensor, between the large ones that the model
+   takes and gives back, keep these from being joined, so that the model gets fresh pages, which cost it more. */
+typedef struct {
+    PyObject_HEAD
+    const Exchange *exchange;
+    PyObject *how;       /* a function that calls what it gets, where tensors are ordinary ones */
+    Copy *copy;          /* NULL as soon as there is a tensor */
+    PyObject *tensor;    /* NULL before */
+    unsigned long maker; /* the thread that is making the tensor; 0 if none is */
+} Kept;
+
+static PyTypeObject *kept_type;
+
+/* keep(exchange, tensor, how) -> what `copy` gives, to be had by `get`; None where that is None. */
+static PyObject *keep(PyObject *self, PyObject *const *args, Py_ssize_t count) {
+    (void)self;
+    const Exchange *exchange = table_of("keep", args, count, 3);
+    Copy *made = exchange ? copied(exchange, args[1]) : NULL;
+    if (!made) {
+        if (PyErr_Occurred()) return NULL;
+        Py_RETURN_NONE;
+    }
+    Kept *kept = PyObject_GC_New(Kept, kept_type);
+    if (!kept) {
+        let_go(&made->owned);
+        return NULL;
+    }
+    Py_INCREF(args[2]);
+    kept->exchange = exchange, kept->how = args[2], kept->copy = made, kept->tensor = NULL, kept->maker = 0;
+    PyObject_GC_Track((PyObject *)kept);
+    return (PyObject *)kept;
+}
+
+/* Makes the tensor, for `how`. It is kept at once: an interrupt may end `how` before that has returned it. */
+static PyObject *kept_make(PyObject *self, PyObject *nothing) {
+    (void)nothing;
+    Kept *kept = (Kept *)self;
+    Copy *copy = kept->copy;
+    if (!copy || kept->maker != PyThread_get_thread_ident()) {
+        PyErr_SetString(PyExc_RuntimeError, "make: a tensor is made once, by the thread that asked for it");
+        return NULL;
+    }
+    kept->copy = NULL; /* it is gone, also where no tensor comes of it */
+    kept->tensor = tensor_of(kept->exchange, copy);
+    Py_XINCREF(kept->tensor);
+    return kept->tensor;
+}
+
+static PyObject *kept_get(PyObject *self, PyObject *nothing) {
+    (void)nothing;
+    Kept *kept = (Kept *)self;
+    unsigned long me = PyThread_get_thread_ident();
+    while (kept->maker && kept->maker != me) { /* Python may change threads at any object that is made */
+        PyThreadState *thread = PyEval_SaveThread();
+        PyEval_RestoreThread(thread);
+    }
+    if (kept->copy && !kept->maker) {
+        kept->maker = me;
+        PyObject *make = PyObject_GetAttrString(self, "make");
+        PyObject *made = make ? PyObject_CallFunctionObjArgs(kept->how, make, NULL) : NULL;
+        Py_XDECREF(make);
+        Py_XDECREF(made);
+        kept->maker = 0;
+        if (!made) return NULL;
+    }
+    Py_XINCREF(kept->tensor);
+    if (!kept->tensor) PyErr_SetString(PyExc_RuntimeError, "no tensor could be made of this copy");
+    return kept->tensor;
+}
+
+/* Pickled or copied, it is a tensor. */
+static PyObject *kept_reduce(PyObject *self, PyObject *nothing) {
+    PyObject *tensor = kept_get(self, nothing), *module = PyImport_ImportModule("hookline.backends.kept");
+    PyObject *itself = module ? PyObject_GetAttrString(module, "itself") : NULL;
+    PyObject *result = tensor && itself ? Py_BuildValue("O(O)", itself, tensor) : NULL;
+    Py_XDECREF(tensor);
+    Py_XDECREF(module);
+    Py_XDECREF(itself);
+    return result;
+}
+
+static int kept_traverse(PyObject *self, visitproc visit, void *arg) {
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT(((Kept *)self)->how);
+    Py_VISIT(((Kept *)self)->tensor);
+    return 0;
+}
+
+static int kept_clear(PyObject *self) {
+    Py_CLEAR(((Kept *)self)->how);
+    Py_CLEAR(((Kept *)self)->tensor);
+    return 0;
+}
+
+static void kept_dealloc(PyObject *self) {
+    PyTypeObject *kind = Py_TYPE(self);
+    PyObject_GC_UnTrack(self);
+    if (((Kept *)self)->copy) let_go(&((Kept *)self)->copy->owned);
+    kept_clear(self);
+    PyObject_GC_Del(self);
+    Py_DECREF(kind); /* an object holds a type that is made at run time */
+}
+
+static PyMethodDef kept_methods[] = {
+    {"get", kept_get, METH_NOARGS, PyDoc_STR("The tensor, the same one each time.")},
+    {"make", kept_make, METH_NOARGS, PyDoc_STR("Makes the tensor; for the function that `keep` was given.")},
+    {"__reduce__", kept_reduce, METH_NOARGS, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot kept_slots[] = {
+    {Py_tp_doc, "A copy of which a tensor is made when somebody asks for it."},
+    {Py_tp_dealloc, (void *)kept_dealloc},
+    {Py_tp_traverse, (void *)kept_traverse},
+    {Py_tp_clear, (void *)kept_clear},
+    {Py_tp_methods, kept_methods},
+    {0, NULL},
+};
+
+static PyType_Spec kept_spec = {
+    "hookline.backends._direct.Kept",
+    sizeof(Kept),
+    0,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_IMMUTABLETYPE,
+    kept_slots,
+};
+
+/* Memory: bytes of the pool that can be written to, for copies that are not made here. */
+typedef struct {
+    PyObject_HEAD
+    Block *block;
+    Py_ssize_t bytes;
+} Memory;
+
+static PyObject *memory_new(PyTypeObject *kind, PyObject *args, PyObject *kwargs) {
+    Py_ssize_t bytes;
+    if (kwargs && PyDict_Size(kwargs)) {
+        PyErr_SetString(PyExc_TypeError, "Memory: expected no keywords");
+        return NULL;
+    }
+    if (!PyArg_ParseTuple(args, "n:Memory", &bytes)) return NULL;
+    if (bytes < 1) {
+        PyErr_SetString(PyExc_ValueError, "Memory: expected a number of bytes above 0");
+        return NULL;
+    }
+    Block *block = block_taken((size_t)bytes);
+    if (!block) return PyErr_NoMemory();
+    Memory *self = (Memory *)PyType_GenericAlloc(kind, 0);
+    if (!self) {
+        block_returned(block);
+        return NULL;
+    }
+    self->block = block;
+    self->bytes = bytes;
+    return (PyObject *)self;
+}
+
+static void memory_dealloc(PyObject *self) {
+    PyTypeObject *kind = Py_TYPE(self);
+    block_returned(((Memory *)self)->block);
+    PyObject_Free(self);
+    Py_DECREF(kind); /* an object holds a type that is made at run time */
+}
+
+static int memory_buffer(PyObject *self, Py_buffer *view, int flags) {
+    Memory *memory = (Memory *)self;
+    return PyBuffer_FillInfo(view, self, values_of(memory->block), memory->bytes, 0, flags);
+}
+
+static PyType_Slot memory_slots[] = {
+    {Py_tp_doc, "Memory(bytes): a buffer of the pool, MemoryError where it has no more; it goes back with the object."},
+    {Py_tp_new, (void *)memory_new},
+    {Py_tp_dealloc, (void *)memory_dealloc},
+    {Py_bf_getbuffer, (void *)memory_buffer},
+    {0, NULL},
+};
+
+static PyType_Spec memory_spec = {
+    "hookline.backends._direct.Memory", sizeof(Memory), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE, memory_slots,
+};
+
+/* held() -> how many bytes the pool has from the system, and in how many blocks of it there are values. */
+static PyObject *held(PyObject *self, PyObject *nothing) {
+    (void)self, (void)nothing;
+    size_t bytes = 0, blocks = 0;
+    if (pool_locked()) {
+        bytes = pool.held;
+        for (Slab *slab = pool.slabs; slab; slab = slab->next) blocks += slab->in_use;
+        pool_unlocked();
+    }
+    return Py_BuildValue("(nn)", (Py_ssize_t)bytes, (Py_ssize_t)blocks);
+}
+
+/* bound(most) -> how many bytes the pool might hold until now. What it has beyond the new bound, and nobody uses,
+   goes back to the system. */
+static PyObject *bound(PyObject *self, PyObject *given) {
+    (void)self;
+    Py_ssize_t most = PyLong_AsSsize_t(given), before = 0;
+    if (most < 0) {
+        if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "bound: expected a number of bytes");
+        return NULL;
+    }
+    if (pool_locked()) {
+        before = (Py_ssize_t)pool.most;
+        pool.most = (size_t)most;
+        give_back(pool.most);
+        pool_unlocked();
+    }
+    return PyLong_FromSsize_t(before);
 }
 
 static PyMethodDef methods[] = {
-    {"copy_into", (PyCFunction)(void (*)(void))copy_into, METH_FASTCALL, NULL},
     {"copy", (PyCFunction)(void (*)(void))copy, METH_FASTCALL, NULL},
+    {"keep", (PyCFunction)(void (*)(void))keep, METH_FASTCALL, NULL},
     {"reduce", (PyCFunction)(void (*)(void))reduce, METH_FASTCALL, NULL},
+    {"held", held, METH_NOARGS, NULL},
+    {"bound", bound, METH_O, NULL},
     {NULL, NULL, 0, NULL},
 };
 
@@ -249,4 +469,15 @@ static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, "_direct", "Tensors, reduced and copied.", -1, methods, NULL, NULL, NULL, NULL,
 };
 
-PyMODINIT_FUNC PyInit__direct(void) { return PyModule_Create(&definition); }
+PyMODINIT_FUNC PyInit__direct(void) {
+    PyObject *module = PyModule_Create(&definition);
+    if (module == NULL) return NULL;
+    if (pool.lock == NULL) pool.lock = PyThread_allocate_lock();
+    kept_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &kept_spec, NULL);
+    PyObject *memory = PyType_FromModuleAndSpec(module, &memory_spec, NULL);
+    if (PyModule_AddObjectRef(module, "Memory", memory) < 0 ||
+        PyModule_AddObjectRef(module, "Kept", (PyObject *)kept_type) < 0)
+        Py_CLEAR(module);
+    Py_XDECREF(memory);
+    return module;
+}

@@ -184,6 +184,9 @@ class Defaults(Immediate):
 
     # Values
 
+    def keep(self, tensor: Tensor) -> Any:
+        return self.snapshot(tensor)
+
     def owned(self, value: Any, source: Any, device: Any, dtype: Any) -> Any:
         return self.snapshot(value, device, dtype)
 

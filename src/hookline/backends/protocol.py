@@ -95,6 +95,9 @@ class Values(Protocol):
     def snapshot(self, tensor: Tensor, device: Any = None, dtype: Any = None) -> Tensor:
         """A copy that no later operation can change, without history."""
 
+    def keep(self, tensor: Tensor) -> Any:
+        """What `snapshot` gives, or a Kept (`kept.py`) that gives it: cheaper where few are asked for."""
+
     def owned(self, value: Tensor, source: Tensor, device: Any, dtype: Any) -> Tensor:
         """`value`, made from `source`, holding just its own memory."""
 

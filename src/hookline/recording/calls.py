@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from hookline.backends.kept import Kept
 from hookline.errors import NotRecorded, Unsupported
 from hookline.recording.budget import Cell
 from hookline.recording.store import Store
@@ -242,5 +243,9 @@ class SiteRecord(Recorded):
 
 
 def loaded(stored: Any) -> Any:
-    """A stored value with spilled tensors read back."""
-    return map_leaves(Cell.get, stored, Cell)
+    """A stored value with its tensors, also those that were spilled to a file."""
+    return map_leaves(_got, stored, (Cell, Kept))
+
+
+def _got(stored: Cell | Kept) -> Any:
+    return stored.get()

@@ -139,7 +139,7 @@ class Recorder(Enterable, Undoing):
 
     def copy_by(self, copy: Callable[[Any], Any]) -> None:
         """Has values be copied by another function; for recordings that nobody writes to."""
-        self._store.copy = copy
+        self._store.copy_by(copy)
 
     def _record_ops(self, model: Any, chosen: Chosen) -> None:
         """Has the operators that run in the sites recorded too."""

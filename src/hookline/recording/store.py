@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from hookline.backends.protocol import Backend
@@ -36,7 +37,9 @@ class Store:
         self._snapshot = backend.snapshot
         self.backward_number = backend.backward_number
         plain = device is None and dtype is None and reduce is None and budget is None
-        self.copy: Callable[[Any], Any] | None = backend.snapshot if plain else None
+        self.copy: Callable[[Any], Any] | None = backend.keep if plain else None
+        # In a structure there are tensors, not what gives them: classes may look at what they are made with.
+        self._copy_part: Callable[[Any], Any] | None = backend.snapshot if plain else None
 
     def tensor(self, tensor: Any, site: str) -> Any:
         """The stored form of one live tensor."""
@@ -52,7 +55,12 @@ class Store:
         """The stored form of a structure, in its own type."""
         if type(tree) is self._tensor:
             return self.tensor(tree, site)
-        return map_leaves(lambda leaf: self.tensor(leaf, site), tree, self._tensor, or_plain=True)
+        copy = self._copy_part or partial(self.tensor, site=site)
+        return map_leaves(copy, tree, self._tensor, or_plain=True)
+
+    def copy_by(self, copy: Callable[[Any], Any]) -> None:
+        """Has tensors be copied by another function."""
+        self.copy = self._copy_part = copy
 
     def _admitted(self, budget: Budget, value: Any, site: str) -> Any:
         try:

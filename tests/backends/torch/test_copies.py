@@ -14,10 +14,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from hookline import Unsupported
 from hookline.backends.torch import values
-from hookline.backends.torch.values import EXCHANGE, LARGE, copy_directly, snapshot
+from hookline.backends.torch.values import EXCHANGE, LARGE, snapshot
 
 needs_table = pytest.mark.skipif(
-    copy_directly is None or EXCHANGE is None, reason="no compiler was here, or torch has no table of DLPack's"
+    values._direct is None or EXCHANGE is None, reason="no compiler was here, or torch has no table of DLPack's"
 )
 
 DTYPES = [
@@ -37,7 +37,7 @@ def some(shape, dtype):
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_a_plain_tensor_is_copied_directly(shape, dtype):
     tensor = some(shape, dtype)
-    kept = copy_directly(EXCHANGE, tensor, LARGE)
+    kept = values._direct.copy(EXCHANGE, tensor)
     assert kept.shape == tensor.shape and kept.dtype == tensor.dtype and kept.stride() == tensor.stride()
     assert torch.equal(kept, tensor) and type(kept) is torch.Tensor and kept.is_contiguous()
     assert kept.data_ptr() % 64 == 0 or not kept.numel()
@@ -146,11 +146,11 @@ def test_without_the_extension_copies_are_the_same(monkeypatch):
 
 
 @needs_table
-def test_what_is_large_is_left_to_the_pool():
-    assert copy_directly(EXCHANGE, torch.ones(LARGE // 4), LARGE) is None
-    assert copy_directly(EXCHANGE, torch.ones(LARGE // 4 - 1), LARGE) is not None
+def test_arguments_are_counted():
+    with pytest.raises(TypeError, match="expected 2 arguments, got 1"):
+        values._direct.copy(EXCHANGE)
     with pytest.raises(TypeError, match="expected 3 arguments, got 2"):
-        copy_directly(EXCHANGE, torch.ones(1))
+        values._direct.keep(EXCHANGE, torch.ones(1))
 
 
 BIG = 3 * LARGE // 4
@@ -178,20 +178,6 @@ def test_large_tensors_are_copied_whichever_way_they_lie(layout, dtype):
 
 def test_a_large_negated_view_is_negated():
     assert snapshot(torch._neg_view(torch.ones(BIG))).unique().tolist() == [-1.0]
-
-
-@needs_table
-def test_a_room_of_another_kind_is_refused():
-    whole = torch.arange(12.0).reshape(3, 4)
-    for room in (
-        torch.zeros(3, 5), torch.zeros(12), torch.zeros(4, 3).T, torch.zeros(3, 4, dtype=torch.float64),
-        torch.zeros(3, 4, device="meta"), torch.zeros(3, 4).to_sparse(), torch.zeros(3, 8)[:, ::2],
-    ):  # fmt: skip
-        assert not values.copy_into(EXCHANGE, whole, room)
-    room = torch.zeros(3, 4)
-    assert values.copy_into(EXCHANGE, whole, room) and torch.equal(room, whole)
-    with pytest.raises(TypeError, match="expected 3 arguments, got 0"):
-        values.copy_into()
 
 
 class Quiet(TorchDispatchMode):

@@ -58,7 +58,6 @@ SEEN = {
         torch._C._functorch.is_legacy_batchedtensor torch._C._functorch.peek_interpreter_stack
         torch._C._get_tracing_state torch._C._set_tracing_state
         torch._C._len_torch_dispatch_stack torch._C._len_torch_function_stack
-        torch._C._storage_Use_Count
         torch._dynamo.compiled_autograd torch._dynamo.eval_frame
         torch._dynamo.eval_frame.OptimizedModule._orig_mod
         torch._dynamo.exc torch._dynamo.exc.UnspecializeRestartAnalysis
@@ -439,13 +438,6 @@ def _is_called_by(name: str, of: str) -> bool:
         if frame.f_code.co_name == name and frame.f_globals.get("__name__") == of:
             return True
     return False
-
-
-def unshared(tensor: torch.Tensor) -> bool:
-    """Whether the memory of `tensor` is held by nothing but `tensor` itself (views, numpy, graphs)."""
-    storage = tensor.untyped_storage()
-    # 2: the tensor's own reference and the one that `storage` makes here.
-    return bool(torch._C._storage_Use_Count(storage._cdata) == 2)
 
 
 def compiled(module: torch.nn.Module) -> bool:

@@ -1,13 +1,12 @@
 """Values: copies of tensors that nothing can change later, made cheaply.
 
 What makes a copy dear is fresh memory, not the copying: a large tensor's first touch faults in every
-page. Large CPU copies therefore go into buffers that are used again as soon as nobody holds them.
+page. Large CPU copies therefore go into memory that is used again as soon as nobody holds them (`_direct_pool.h`).
 """
 
 from __future__ import annotations
 
 import itertools
-from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -21,7 +20,6 @@ from hookline.backends.torch.compat import (
     is_fake,
     is_seen,
     unfollowed,
-    unshared,
     unwrapped,
     version,
     without_functional,
@@ -30,71 +28,23 @@ from hookline.backends.torch.unseen import unseen
 from hookline.errors import Unsupported
 from hookline.trees import leaves
 
-copy_directly: Callable[[object, torch.Tensor, int], torch.Tensor | None] | None
-copy_into: Callable[[object, torch.Tensor, torch.Tensor], bool] | None
 try:
-    from hookline.backends._direct import copy as copy_directly
-    from hookline.backends._direct import copy_into
+    from hookline.backends import _direct
 except ImportError:  # there was no compiler when hookline was installed
-    copy_directly = copy_into = None
+    _direct = None  # type: ignore[assignment]
 
 EXCHANGE = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
 """DLPack's table of C functions, in versions of torch that have one."""
 
 LARGE = 64 * 1024
-"""Below this many bytes the allocator hands out memory that is warm already."""
+"""From so many bytes on a copy goes into memory of the pool (`_direct_pool.h`)."""
 
 _inference_mode = torch.is_inference_mode_enabled
 _STRIDED = torch.strided
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 _unknown_versions = itertools.count(-1, -1)
 
-_COPIES = copy_directly is not None and EXCHANGE is not None
-
-Key = tuple[torch.Size, tuple[int, ...], torch.dtype]
-
-
-class Pool:
-    """Buffers for large copies; one is free when only the pool holds its memory.
-
-    It keeps at most `limit` bytes alive; copies beyond that get memory of their own.
-    """
-
-    def __init__(self, limit: int = 512 * 1024**2) -> None:
-        self.limit = limit
-        self.held = 0
-        self._buffers: dict[Key, deque[torch.Tensor]] = defaultdict(deque)
-
-    def take(self, shape: torch.Size, stride: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
-        """An uninitialised CPU tensor of this shape that nobody else uses."""
-        buffers = self._buffers[shape, stride, dtype]
-        for _ in range(len(buffers)):
-            try:
-                buffer = buffers.popleft()  # while it is out of the queue, no other thread sees it
-            except IndexError:
-                break
-            # The pool keeps `buffer` and hands out an alias, so whatever a user does to the alias
-            # (requires_grad_, attributes) is gone with it.
-            alias = buffer.detach() if unshared(buffer) else None
-            buffers.append(buffer)
-            if alias is not None:
-                return alias
-        fresh = torch.empty_strided(shape, stride, dtype=dtype, device="cpu")
-        size = fresh.numel() * fresh.element_size()
-        if self.held + size > self.limit:
-            return fresh
-        self.held += size
-        alias = fresh.detach()
-        buffers.append(fresh)
-        return alias
-
-    def clear(self) -> None:
-        """Gives all memory back that no recording holds."""
-        self._buffers.clear()
-        self.held = 0
-
-
-POOL = Pool()
+_COPIES = _direct is not None and EXCHANGE is not None
 
 
 def snapshot(tensor: torch.Tensor, device: Any = None, dtype: Any = None) -> torch.Tensor:
@@ -105,7 +55,7 @@ def snapshot(tensor: torch.Tensor, device: Any = None, dtype: Any = None) -> tor
     """
     if type(tensor) is torch.Tensor:
         if _COPIES and device is dtype is None and not (tensor.is_neg() or _inference_mode()):
-            copy = copy_directly(EXCHANGE, tensor, LARGE)  # type: ignore[misc]
+            copy: torch.Tensor | None = _direct.copy(EXCHANGE, tensor)
             if copy is not None:
                 return copy
     elif is_exporting():
@@ -123,6 +73,29 @@ def snapshot(tensor: torch.Tensor, device: Any = None, dtype: Any = None) -> tor
 
 
 unfollowed(snapshot)
+
+
+def keep(tensor: torch.Tensor) -> Any:
+    """What `snapshot` gives, or a Kept that gives it."""
+    if type(tensor) is torch.Tensor and _COPIES and not (tensor.is_neg() or _inference_mode()):
+        kept = _direct.keep(EXCHANGE, tensor, _ordinarily)
+        if kept is not None:
+            return kept
+    return snapshot(tensor)
+
+
+unfollowed(keep)
+
+
+def _ordinarily(make: Callable[[], torch.Tensor]) -> torch.Tensor:
+    """The tensor that `make` makes, an ordinary one wherever it is asked for."""
+    return torch.inference_mode(False)(make)() if _inference_mode() else make()
+
+
+def release_memory() -> None:
+    """Gives the memory back to the system that hookline has for copies, as far as no recording holds it."""
+    if _direct is not None:
+        _direct.bound(_direct.bound(0))
 
 
 def _refuse_freed(tensor: torch.Tensor) -> None:
@@ -178,14 +151,23 @@ def _copy(tensor: torch.Tensor, device: Any, dtype: Any) -> torch.Tensor:
     if tensor.is_mkldnn and (device is not None or dtype is not None):
         tensor = tensor.to_dense()  # this layout is the CPU's own, and float32's
     if device is None and _is_pooled(tensor):
-        stride = tensor.stride()
-        if not (tensor.is_contiguous() or tensor.is_contiguous(memory_format=torch.channels_last)):
-            stride = torch.empty(tensor.shape, device="meta").stride()
-        copy = POOL.take(tensor.shape, stride, dtype or tensor.dtype)
-        if _COPIES and not tensor.is_neg() and copy_into(EXCHANGE, tensor, copy):  # type: ignore[misc]
-            return copy
-        return copy.copy_(tensor)
+        if _COPIES and dtype is None and not tensor.is_neg():
+            copy: torch.Tensor | None = _direct.copy(EXCHANGE, tensor)
+            if copy is not None:
+                return copy
+        return _room(tensor, dtype or tensor.dtype).copy_(tensor)
     return tensor.clone() if device is dtype is None else tensor.to(device=device, dtype=dtype, copy=True)
+
+
+def _room(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """An uninitialised tensor of that shape, in memory that is used again when nobody has it any more."""
+    room = torch.empty(0, dtype=dtype)
+    stride = torch.empty_like(tensor, device="meta").stride()
+    try:
+        memory = torch.frombuffer(_direct.Memory(tensor.numel() * room.element_size()), dtype=torch.uint8)
+    except (MemoryError, AttributeError):  # the pool has no more, or there is none
+        return torch.empty_strided(tensor.shape, stride, dtype=dtype)
+    return room.set_(memory.untyped_storage(), 0, tensor.shape, stride)
 
 
 def _is_pooled(tensor: torch.Tensor) -> bool:
