@@ -12,39 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What DLPack 1 says of a tensor and of the table, as far as it is read here (dmlc.github.io/dlpack). */
-typedef struct {
-    void *data;
-    struct {
-        int32_t kind, number;
-    } device;
-    int32_t ndim;
-    struct {
-        uint8_t code, bits;
-        uint16_t lanes;
-    } dtype;
-    int64_t *shape, *strides;
-    uint64_t byte_offset;
-} Tensor;
+#include "_direct_copy.h"
 
-typedef struct Owned {
-    uint32_t major, minor;
-    void *owner;
-    void (*let_go)(struct Owned *);
-    uint64_t flags;
-    Tensor tensor;
-} Owned;
-
-typedef struct {
-    struct {
-        uint32_t major, minor;
-    } version;
-    void *older, *allocate, *to_owned;
-    int (*from_owned)(Owned *, void **);
-    int (*tell)(PyObject *, Tensor *);
-} Exchange;
-
-enum { CPU = 1, INT = 0, UINT = 1, FLOAT = 2, BFLOAT = 4, BOOL = 6, MAX_DIMS = 8, LONG = 4096, ALIGNED = 64 };
+enum { MAX_DIMS = 8, LONG = 4096 };
 
 typedef void (*Reduce)(const void *, int64_t, int, void *);
 typedef int (*ReduceStrided)(const void *, int, const int64_t *, const int64_t *, int, int, char *);
@@ -58,31 +28,12 @@ static const Exchange *table_of(const char *name, PyObject *const *args, Py_ssiz
     return PyCapsule_GetPointer(args[0], "dlpack_exchange_api");
 }
 
-/* Whether a tensor tells where it lies. One that is sparse, nested or inside of a transform does not: it is asked
-   another way. */
-static int tells(const Exchange *exchange, PyObject *tensor, Tensor *t) {
-    if (exchange->version.major != 1 || !exchange->tell) return 0;
-    if (!exchange->tell(tensor, t)) return 1;
-    PyErr_Clear();
-    return 0;
-}
-
 /* The kernel's number of a dtype (_kernel.h); -1 where it reads none such. */
 static int code_of(const Tensor *t) {
     if (t->dtype.lanes != 1) return -1;
     if (t->dtype.code == BFLOAT) return t->dtype.bits == 16 ? 3 : -1;
     if (t->dtype.code != FLOAT) return -1;
     return t->dtype.bits == 32 ? 0 : t->dtype.bits == 64 ? 1 : t->dtype.bits == 16 ? 2 : -1;
-}
-
-static int lies_in_order(const Tensor *t) {
-    int64_t apart = 1;
-    if (!t->strides) return 1;
-    for (int d = t->ndim - 1; d >= 0; d--) {
-        if (t->shape[d] != 1 && t->strides[d] != apart) return 0;
-        apart *= t->shape[d] > 1 ? t->shape[d] : 1; /* as strides are of a tensor without values */
-    }
-    return 1;
 }
 
 /* reduce(exchange, reduce, reduce_strided, tensor, how, words) -> whether the kernel could read the tensor.
@@ -116,36 +67,6 @@ static PyObject *reduce(PyObject *self, PyObject *const *args, Py_ssize_t count)
     Py_RETURN_TRUE;
 }
 
-static int is_copied_as_bytes(const Tensor *t) {
-    int code = t->dtype.code;
-    int known = code == INT || code == UINT || code == FLOAT || code == BFLOAT || code == BOOL;
-    return known && t->dtype.lanes == 1 && t->dtype.bits >= 8;
-}
-
-static void let_go(Owned *owned) { free(owned->owner); }
-
-/* A copy of `t`, whose values take so many bytes, in memory of its own, which is freed when nobody has it any more. */
-static Owned *copied(const Tensor *t, size_t bytes) {
-    size_t dims = (size_t)t->ndim * sizeof(int64_t);
-    char *memory = malloc(sizeof(Owned) + 2 * dims + ALIGNED + bytes);
-    if (!memory) return NULL;
-    Owned *owned = (Owned *)memory;
-    int64_t *shape = (int64_t *)(memory + sizeof(Owned)), *strides = shape + t->ndim, apart = 1;
-    char *data = (char *)(((uintptr_t)(strides + t->ndim) + ALIGNED - 1) / ALIGNED * ALIGNED);
-    for (int d = t->ndim - 1; d >= 0; d--) {
-        shape[d] = t->shape[d];
-        strides[d] = apart;
-        apart *= t->shape[d] > 1 ? t->shape[d] : 1;
-    }
-    if (bytes) memcpy(data, (const char *)t->data + t->byte_offset, bytes);
-    *owned = (Owned){.major = 1, .owner = memory, .let_go = let_go, .tensor = *t};
-    owned->tensor.data = data;
-    owned->tensor.shape = shape;
-    owned->tensor.strides = strides;
-    owned->tensor.byte_offset = 0;
-    return owned;
-}
-
 /* copy(exchange, tensor, most) -> a tensor of the same values without history, or None where it is no plain one of
    numbers that lie in order on the CPU, or takes `most` bytes or more. */
 static PyObject *copy(PyObject *self, PyObject *const *args, Py_ssize_t count) {
@@ -155,20 +76,9 @@ static PyObject *copy(PyObject *self, PyObject *const *args, Py_ssize_t count) {
     int64_t most = PyLong_AsLongLong(args[2]);
     if (PyErr_Occurred()) return NULL;
 
-    Tensor t;
-    if (!tells(exchange, args[1], &t)) Py_RETURN_NONE;
-    if (t.device.kind != CPU || !is_copied_as_bytes(&t) || !lies_in_order(&t)) Py_RETURN_NONE;
-    int64_t bytes = t.dtype.bits / 8;
-    for (int d = 0; d < t.ndim; d++) bytes *= t.shape[d];
-    if ((bytes && !t.data) || bytes >= most) Py_RETURN_NONE;
-
-    void *made = NULL;
-    Owned *owned = copied(&t, (size_t)bytes);
-    if (!owned) return PyErr_NoMemory();
-    if (exchange->from_owned(owned, &made)) { /* it has taken `owned` all the same */
-        PyErr_Clear();
-        Py_RETURN_NONE;
-    }
+    PyObject *made = NULL;
+    if (copied_directly(exchange, args[1], most, &made) < 0) return NULL;
+    if (!made) Py_RETURN_NONE;
     return made;
 }
 
