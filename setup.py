@@ -60,6 +60,8 @@ def part(name, *flags, depends=()):
     )
 
 
+COPY = "src/hookline/backends/_direct_copy.h"
+
 simple = part(
     "backends/torch/grads/_simple",
     depends=[f"src/hookline/backends/torch/grads/_simple_{name}.h" for name in ("small", "forward", "backward")],
@@ -68,8 +70,9 @@ simple = part(
 setup(
     ext_modules=[
         kernel,
-        part("backends/_direct"),
+        part("backends/_direct", depends=[COPY]),
         part("backends/_again"),
+        part("backends/_tap", depends=[COPY, *sorted(map(str, Path("src/hookline/backends").glob("_tap_*.h")))]),
         part("diffs/_apart", *FLAGS, *SUMS),
         simple,
     ],

@@ -35,3 +35,8 @@ Layout = tuple[tuple[int, ...], tuple[int, ...]]
 Address = tuple[int, int, str, Layout | None]
 """Address, number of elements, dtype ("float32", "float64", "float16" or "bfloat16") and the layout of a
 tensor's values in this process's memory; None as layout where they lie behind each other."""
+
+Copying = tuple[object, type, Callable[[Tensor], bool], Callable[[], bool], int]
+"""What C needs to copy a small tensor: DLPack's table of functions, the class of tensors that it tells of, a
+function that says of a tensor whether its memory has other signs, one that says whether what is made now is of use
+only now, and how many bytes are no longer small."""

@@ -19,6 +19,7 @@ from hookline.backends.hearing import HeardLoss as HeardLoss
 from hookline.backends.hearing import Hearing as Hearing
 from hookline.backends.hearing import NumbersListener as NumbersListener
 from hookline.backends.nouns import Address as Address
+from hookline.backends.nouns import Copying as Copying
 from hookline.backends.nouns import GradSink as GradSink
 from hookline.backends.nouns import HeardSite as HeardSite
 from hookline.backends.nouns import JointSink as JointSink
@@ -94,6 +95,9 @@ class Values(Protocol):
 
     def snapshot(self, tensor: Tensor, device: Any = None, dtype: Any = None) -> Tensor:
         """A copy that no later operation can change, without history."""
+
+    copying: Copying | None
+    """What C needs to do the same to small tensors; None where it can't."""
 
     def owned(self, value: Tensor, source: Tensor, device: Any, dtype: Any) -> Tensor:
         """`value`, made from `source`, holding just its own memory."""

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any
 
 from hookline.backends.protocol import Backend, Label, Listening, Needs, Placement, Rank, Tap
+from hookline.backends.quick import Keeping, Kept, quickly_called
 from hookline.backends.undoing import Undoing
 from hookline.errors import InvalidArgument
 from hookline.hooks.entering import Enterable
@@ -68,6 +69,8 @@ class Recorder(Enterable, Undoing):
         self._needs = Needs(inputs=inputs, replaces=False, grads=grads, stops=stop)
         self._needs_after = self._needs._replace(inputs=False)
         self._rank = Rank.STOP if stop else Rank.OBSERVE
+        fired: dict[str, SiteRecord] = {}
+        self._plain = None if stop or store.copy is None else self._plain_calls(fired)
         self._sites: list[_SiteRecorder] = [
             _FullRecorder(self, target) if inputs or grads else _OutputRecorder(self, target) for target in targets
         ]
@@ -76,7 +79,7 @@ class Recorder(Enterable, Undoing):
         self._line = ""
         self._ops: RecordedOps | None = None
         self._model: Any = None
-        self.recording = Recording([site.record for site in self._sites], backend.name)
+        self.recording = Recording([site.record for site in self._sites], backend.name, fired)
         self.recording._settle = backend.settled
         store.recording = weakref.ref(self.recording)
 
@@ -140,6 +143,15 @@ class Recorder(Enterable, Undoing):
     def copy_by(self, copy: Callable[[Any], Any]) -> None:
         """Has values be copied by another function; for recordings that nobody writes to."""
         self._store.copy = copy
+        if self._plain is not None:
+            self._plain.is_plain = False
+
+    def _plain_calls(self, fired: dict[str, SiteRecord]) -> Keeping | None:
+        """What taps need that do plain calls in C; None where there are no tensors that it copies."""
+        copying = self._backend.copying
+        if copying is None:
+            return None
+        return Keeping(copying, opened, self._number, self._backward_number, self._order, fired)
 
     def _record_ops(self, model: Any, chosen: Chosen) -> None:
         """Has the operators that run in the sites recorded too."""
@@ -197,19 +209,22 @@ class _SiteRecorder:
         raise NotImplementedError
 
 
-class _OutputRecorder(_SiteRecorder, Tap):  # type: ignore[override]  # of its label
-    """Records the outputs of one site."""
+@quickly_called
+class _OutputRecorder(_SiteRecorder, Kept, Tap):  # type: ignore[override]  # of its label
+    """Records the outputs of one site; `Kept` does the plain calls."""
 
     kwargs = False
 
     def __init__(self, recorder: Recorder, target: Target) -> None:
         super().__init__(recorder, target)
         self.needs = recorder._needs
+        self.keeping, self.name, self.outputs = recorder._plain, target.name, self.record._outputs
 
     def placements(self) -> list[Placement]:
         return [Placement(self.target.module, self)]
 
-    def __call__(self, module: Any, args: Any, output: Any) -> None:
+    def call_anyhow(self, module: Any, args: Any, output: Any) -> None:
+        """What a call of the tap does."""
         recorder = self.recorder
         # What `Session.sees_this_context` does, written out: it would be a fourth frame beside three of a call.
         mine = opened()

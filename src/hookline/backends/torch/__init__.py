@@ -51,6 +51,7 @@ class TorchBackend(Immediate):
 
     attach = staticmethod(taps.attach)
     snapshot = staticmethod(values.snapshot)
+    copying = values.COPYING
     owned = staticmethod(values.owned)
     unlike = staticmethod(values.unlike)
     fitted = staticmethod(values.fitted)

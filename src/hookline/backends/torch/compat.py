@@ -31,6 +31,7 @@ from torch.utils._python_dispatch import (
 )
 from torch.utils.hooks import RemovableHandle
 
+from hookline.backends.quick import beware
 from hookline.backends.undoing import Undoing, stacked, tidied
 from hookline.errors import Unsupported
 
@@ -737,6 +738,18 @@ def never_compiled(fn: Any) -> None:
         eval_frame.set_code_exec_strategy(fn.__code__, eval_frame._FrameExecStrategy(skip, skip))
     else:  # torch 2.6, where hooks are not in compiled code
         eval_frame.skip_code(fn.__code__)  # type: ignore[attr-defined]
+
+
+def beware_of_compiling() -> None:
+    """Has plain calls of taps be done in Python, as all others are, where torch.compile is at work.
+
+    Functions of Python are marked by `never_compiled`; what C calls would be taken for code to be compiled. In
+    some versions before 2.13 the function that tells whether it is at work gives away a reference that is not its
+    own. `torch.compiler.is_compiling` is true only while tracing.
+    """
+    from torch._C._dynamo import eval_frame
+
+    beware("torch._dynamo.eval_frame", eval_frame.get_eval_frame_callback if VERSION >= (2, 13) else None)
 
 
 def unfollowed(fn: Any) -> None:

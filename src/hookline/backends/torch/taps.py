@@ -25,6 +25,7 @@ from hookline.backends.torch.attached import Attached, attached
 from hookline.backends.torch.compat import (
     always_called,
     before_registering,
+    beware_of_compiling,
     compiled,
     fresh_hook_id,
     hook_dicts,
@@ -39,6 +40,7 @@ from hookline.backends.torch.compiled.traced import call_of_inert, call_of_point
 from hookline.backends.undoing import Undoing
 
 _traceable: set[type] = set()
+beware_of_compiling()
 traced_instead(Inert.__call__, call_of_inert)
 traced_instead(Point.__call__, call_of_point)
 traced_instead(ReplacedForward.__call__, call_of_replaced)

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from hookline.backends.nouns import Copying
 from hookline.backends.torch.compat import (
     aside,
     graph_task,
@@ -50,6 +51,11 @@ _PLAIN = (torch.Tensor, torch.nn.Parameter)
 _unknown_versions = itertools.count(-1, -1)
 
 _COPIES = copy_directly is not None and EXCHANGE is not None
+
+COPYING: Copying | None = None
+if _COPIES:
+    COPYING = EXCHANGE, torch.Tensor, torch.Tensor.is_neg, _inference_mode, LARGE
+"""How C copies what `snapshot` copies by `copy_directly`, and what it has to ask first; see `Backend.copying`."""
 
 Key = tuple[torch.Size, tuple[int, ...], torch.dtype]
 
