@@ -455,12 +455,10 @@ def test_what_is_asked_on_a_call_may_raise():
             return "anyhow"
 
     def kept_by(*, opened=tuple, backward_number=lambda: -1, in_inference=lambda: False, order=None):
-        tap = Keeping()
         table, kind, is_negated, _, most = COPYING
         copying = table, kind, is_negated, in_inference, most
-        tap.keeping = quick.Keeping(copying, opened, 1, backward_number, order or iter([0]), {})
-        tap.record, tap.name, tap.outputs = object(), "a", []
-        return tap
+        keeping = quick.Keeping(copying, opened, 1, backward_number, order or iter([0]), {})
+        return Keeping(None, None, None, keeping, "a", object(), [])
 
     def raising():
         raise ZeroDivisionError
@@ -475,7 +473,19 @@ def test_what_is_asked_on_a_call_may_raise():
     assert kept_by(opened=lambda: [2])(None, (), X) == "anyhow"
     assert kept_by(backward_number=lambda: 5)(None, (), X) == "anyhow"
     assert kept_by()(None, X) == "anyhow" and kept_by()(None, (), output=X) == "anyhow"
-    assert Keeping()(None, (), X) == "anyhow"
+    assert Keeping(*[None] * 7)(None, (), X) == "anyhow"
+    with pytest.raises(StopIteration):
+        kept_by(order=iter(()))(None, (), X)
+    with pytest.raises(TypeError):
+        Keeping(1)
+    with pytest.raises(TypeError):
+        Keeping(*[None] * 6, outputs=[])
+    tap = kept_by()
+    del tap.outputs
+    assert tap(None, (), X) == "anyhow"
+    tap.outputs = ()
+    with pytest.raises(SystemError):  # no list
+        tap(None, (), X)
     tap = kept_by()
     tap.keeping.is_plain = False
     assert tap(None, (), X) == "anyhow"

@@ -23,10 +23,25 @@ class Keeping:
     ) -> None: ...
 
 class Kept:
+    recorder: Any
+    target: Any
+    needs: Any
     keeping: Keeping | None
-    record: Any
     name: str
+    record: Any
     outputs: list[Any]
+    order: int
+    def __init__(
+        self,
+        recorder: Any,
+        target: Any,
+        needs: Any,
+        keeping: Keeping | None,
+        name: str,
+        record: Any,
+        outputs: list[Any],
+        /,
+    ) -> None: ...
 
 def quick(kind: Kind, /) -> Kind: ...
 def beware(name: str, at_work: Callable[[], Any] | None, /) -> None: ...

@@ -14,10 +14,14 @@ typedef struct {
     char is_plain;
 } Keeping;
 
+/* What one tap has: what its class needs of it as well, since there is a tap for every module. */
+#define KEPT_HAS(one) one(recorder) one(target) one(needs) one(keeping) one(name) one(record) one(outputs)
+
 typedef struct {
     PyObject_HEAD
     Vectorcall call;
-    PyObject *keeping, *record, *name, *outputs;
+    KEPT_HAS(MEMBER)
+    Py_ssize_t order;
 } Kept;
 
 static PyTypeObject *keeping_type;
@@ -134,30 +138,38 @@ static PyObject *keeping_new(PyTypeObject *kind, PyObject *args, PyObject *kwarg
     return (PyObject *)self;
 }
 
+/* Kept(recorder, target, needs, keeping, name, record, outputs) */
 static PyObject *kept_new(PyTypeObject *kind, PyObject *args, PyObject *kwargs) {
+    PyObject *recorder, *target, *needs, *keeping, *name, *record, *outputs;
+    if (kwargs != NULL && PyDict_Size(kwargs)) return PyErr_Format(PyExc_TypeError, "Kept: no names, please");
+    if (!PyArg_UnpackTuple(args, "Kept", 7, 7, &recorder, &target, &needs, &keeping, &name, &record, &outputs))
+        return NULL;
+    Kept *self = (Kept *)PyType_GenericAlloc(kind, 0);
+    if (self == NULL) return NULL;
+    KEPT_HAS(HELD)
+    self->call = output_kept;
+    return (PyObject *)self;
+}
+
+/* All was done by `kept_new`; a class may have another base with an __init__. */
+static int kept_init(PyObject *tap, PyObject *args, PyObject *kwargs) {
+    (void)tap;
     (void)args;
     (void)kwargs;
-    Kept *self = (Kept *)PyType_GenericAlloc(kind, 0);
-    if (self != NULL) self->call = output_kept;
-    return (PyObject *)self;
+    return 0;
 }
 
 static int kept_traverse(PyObject *tap, visitproc visit, void *arg) {
     Kept *self = (Kept *)tap;
     Py_VISIT(Py_TYPE(tap));
-    Py_VISIT(self->keeping);
-    Py_VISIT(self->record);
-    Py_VISIT(self->name);
-    Py_VISIT(self->outputs);
+    KEPT_HAS(VISITED)
     return 0;
 }
 
 static int kept_clear(PyObject *tap) {
     Kept *self = (Kept *)tap;
-    Py_CLEAR(self->keeping);
-    Py_CLEAR(self->record);
-    Py_CLEAR(self->name);
-    Py_CLEAR(self->outputs);
+#define CLEARED(name) Py_CLEAR(self->name);
+    KEPT_HAS(CLEARED)
     return 0;
 }
 
@@ -175,10 +187,9 @@ static PyMemberDef keeping_members[] = {
 };
 
 static PyMemberDef kept_members[] = {
-    {"keeping", T_OBJECT, offsetof(Kept, keeping), 0, NULL},
-    {"record", T_OBJECT_EX, offsetof(Kept, record), 0, NULL},
-    {"name", T_OBJECT_EX, offsetof(Kept, name), 0, NULL},
-    {"outputs", T_OBJECT_EX, offsetof(Kept, outputs), 0, NULL},
+#define OBJECT(name) {#name, T_OBJECT_EX, offsetof(Kept, name), 0, NULL},
+    KEPT_HAS(OBJECT)
+    {"order", T_PYSSIZET, offsetof(Kept, order), 0, NULL},
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(Kept, call), READONLY, NULL},
     {NULL, 0, 0, 0, NULL},
 };
@@ -195,6 +206,7 @@ static PyType_Slot keeping_slots[] = {
 static PyType_Slot kept_slots[] = {
     {Py_tp_doc, "A tap that keeps a copy of each output."},
     {Py_tp_new, (void *)kept_new},
+    {Py_tp_init, (void *)kept_init},
     {Py_tp_dealloc, (void *)kept_dealloc},
     {Py_tp_traverse, (void *)kept_traverse},
     {Py_tp_clear, (void *)kept_clear},

@@ -96,8 +96,7 @@ class Values(Protocol):
     def snapshot(self, tensor: Tensor, device: Any = None, dtype: Any = None) -> Tensor:
         """A copy that no later operation can change, without history."""
 
-    copying: Copying | None
-    """What C needs to do the same to small tensors; None where it can't."""
+    copying: Copying | None  # what C needs to do the same to small tensors; None where it can't
 
     def owned(self, value: Tensor, source: Tensor, device: Any, dtype: Any) -> Tensor:
         """`value`, made from `source`, holding just its own memory."""

@@ -24,7 +24,8 @@ else:  # there was no compiler when hookline was installed
         pass
 
     class Kept:
-        pass
+        def __init__(self, *told: Any) -> None:
+            self.recorder, self.target, self.needs, self.keeping, self.name, self.record, self.outputs = told
 
     class Keeping:
         def __init__(self, *told: Any) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from operator import attrgetter
 from types import TracebackType
@@ -15,6 +15,7 @@ from typing import Any
 
 from hookline.backends.protocol import Backend, Label, Listening, Needs, Placement, Rank, Tap
 from hookline.backends.quick import Keeping, Kept, quickly_called
+from hookline.backends.tap import quick_placement
 from hookline.backends.undoing import Undoing
 from hookline.errors import InvalidArgument
 from hookline.hooks.entering import Enterable
@@ -71,9 +72,11 @@ class Recorder(Enterable, Undoing):
         self._rank = Rank.STOP if stop else Rank.OBSERVE
         fired: dict[str, SiteRecord] = {}
         self._plain = None if stop or store.copy is None else self._plain_calls(fired)
-        self._sites: list[_SiteRecorder] = [
-            _FullRecorder(self, target) if inputs or grads else _OutputRecorder(self, target) for target in targets
-        ]
+        self._sites: Sequence[_SiteRecorder] = (
+            [_FullRecorder(self, target) for target in targets]
+            if inputs or grads
+            else _output_recorders(self, targets)
+        )
         self._waiting = {site.record.name for site in self._sites} if stop else None
         self._entered = self._is_open = False
         self._line = ""
@@ -100,7 +103,10 @@ class Recorder(Enterable, Undoing):
         if self._store.budget is not None:
             self._store.budget.open()
         self._line = line = callers_line()
-        placements = [placement for site in self._sites for placement in site.placements()]
+        if self._inputs or self._grads:
+            placements = [placement for site in self._sites for placement in site.placements()]
+        else:
+            placements = [quick_placement((site.target.module, site)) for site in self._sites]
         # It is left from the last line to the first: the session and the taps, what there is to say, the run.
         if self._keeping is not None:
             self.noted(self._keeping.close)
@@ -210,18 +216,14 @@ class _SiteRecorder:
 
 
 @quickly_called
-class _OutputRecorder(_SiteRecorder, Kept, Tap):  # type: ignore[override]  # of its label
-    """Records the outputs of one site; `Kept` does the plain calls."""
+class _OutputRecorder(Kept, _SiteRecorder, Tap):  # type: ignore[override]  # of its label
+    """Records the outputs of one site.
+
+    `Kept` does the plain calls, and makes it without a frame of Python: there is one for every module.
+    """
 
     kwargs = False
-
-    def __init__(self, recorder: Recorder, target: Target) -> None:
-        super().__init__(recorder, target)
-        self.needs = recorder._needs
-        self.keeping, self.name, self.outputs = recorder._plain, target.name, self.record._outputs
-
-    def placements(self) -> list[Placement]:
-        return [Placement(self.target.module, self)]
+    alike = True
 
     def call_anyhow(self, module: Any, args: Any, output: Any) -> None:
         """What a call of the tap does."""
@@ -231,7 +233,7 @@ class _OutputRecorder(_SiteRecorder, Kept, Tap):  # type: ignore[override]  # of
         if mine and recorder._number not in mine:
             self.elsewhere += 1
             return
-        record, store = self.record, self.store
+        record, store = self.record, recorder._store
         if recorder._backward_number() != -1 and recorder._in_recompute(record._has_calls):
             record._repeats += 1
             return
@@ -244,6 +246,20 @@ class _OutputRecorder(_SiteRecorder, Kept, Tap):  # type: ignore[override]  # of
         record._outputs.append((next(recorder._order), stored))
         if recorder._waiting is not None:
             recorder._end_if_last(record.name)
+
+
+def _output_recorders(recorder: Recorder, targets: list[Target]) -> list[_OutputRecorder]:
+    """A tap for each target."""
+    store, needs, plain, sites = recorder._store, recorder._needs, recorder._plain, []
+    for target in targets:
+        name, module, aliases = target
+        record = SiteRecord(name, aliases, store)
+        record.type = type(module).__name__
+        sites.append(_OutputRecorder(recorder, target, needs, plain, name, record, record._outputs))
+    if recorder._rank is not Rank.OBSERVE:
+        for site in sites:
+            site.rank = recorder._rank
+    return sites
 
 
 class _FullRecorder(SiteTap, _SiteRecorder):

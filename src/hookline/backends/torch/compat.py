@@ -120,6 +120,11 @@ def hook_dicts(module: torch.nn.Module, after: bool) -> Hooks:
     return module._forward_pre_hooks, module._forward_pre_hooks_with_kwargs  # type: ignore[return-value]
 
 
+hooks_after: Callable[[torch.nn.Module], OrderedDict[int, Any]] = attrgetter("_forward_hooks")
+hooks_before: Callable[[torch.nn.Module], OrderedDict[int, Any]] = attrgetter("_forward_pre_hooks")
+"""The first part of `hook_dicts`, without a frame of Python."""
+
+
 def always_called(module: torch.nn.Module) -> OrderedDict[int, bool]:
     """Which of the hooks after a module's forward run even if it raises, as register_forward_hook notes it.
 
@@ -628,7 +633,9 @@ def forget_compiled(module: torch.nn.Module) -> None:
 
 def uncompiled(module: torch.nn.Module) -> torch.nn.Module:
     """What torch.compile wrapped; any other module itself."""
-    return getattr(module, "_orig_mod", module) if compiled(module) else module
+    if module._compiled_call_impl is None and type(module).__name__ != "OptimizedModule":  # not `compiled`
+        return module
+    return getattr(module, "_orig_mod", module)
 
 
 def is_fakes_fault(error: BaseException) -> bool:
