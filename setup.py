@@ -24,6 +24,11 @@ SUMS = [] if sys.platform == "win32" else ["-fopenmp-simd"]
 BARE = [] if sys.platform == "win32" else ["-g0"]
 
 
+def headers(name):
+    """The headers of a part."""
+    return sorted(map(str, Path("src/hookline").glob(f"{name}*.h")))
+
+
 class BuildLibrary(build_ext):
     """The kernel is a shared library for ctypes: it has no PyInit function that could be exported."""
 
@@ -40,7 +45,7 @@ class BuildLibrary(build_ext):
 kernel = Extension(
     "hookline.lines._kernel",
     sources=["src/hookline/lines/_kernel.c"],
-    depends=sorted(map(str, Path("src/hookline/lines").glob("_kernel*.h"))),
+    depends=headers("lines/_kernel"),
     extra_compile_args=[*FLAGS, *BARE],
     optional=True,
     py_limited_api=STABLE,
@@ -48,11 +53,11 @@ kernel = Extension(
 
 
 def part(name, *flags, depends=()):
-    """A module for Python, of the one C file of that name."""
+    """A module for Python, of the one C file of that name and its headers."""
     return Extension(
         f"hookline.{name.replace('/', '.')}",
         sources=[f"src/hookline/{name}.c"],
-        depends=list(depends),
+        depends=[*headers(name), *depends],
         extra_compile_args=[*flags, *BARE],
         define_macros=[("Py_LIMITED_API", "0x030B0000")] if STABLE else [],
         optional=True,
@@ -60,18 +65,14 @@ def part(name, *flags, depends=()):
     )
 
 
-simple = part(
-    "backends/torch/grads/_simple",
-    depends=[f"src/hookline/backends/torch/grads/_simple_{name}.h" for name in ("small", "forward", "backward")],
-)
-
 setup(
     ext_modules=[
         kernel,
-        part("backends/_direct", depends=["src/hookline/backends/_direct_pool.h"]),
+        part("backends/_direct"),
         part("backends/_again"),
+        part("backends/_tap", depends=headers("backends/_direct")),
         part("diffs/_apart", *FLAGS, *SUMS),
-        simple,
+        part("backends/torch/grads/_simple"),
     ],
     cmdclass={"build_ext": BuildLibrary},
     options={"bdist_wheel": {"py_limited_api": "cp311"}} if STABLE else {},

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "_direct_keep.h"
 #include "_direct_pool.h"
 
 /* What DLPack 1 says of a tensor and of the table, as far as it is read here (dmlc.github.io/dlpack). */
@@ -258,24 +259,28 @@ typedef struct {
 
 static PyTypeObject *kept_type;
 
+/* See _direct_keep.h. */
+static PyObject *kept_of(const void *table, PyObject *tensor, PyObject *how) {
+    const Exchange *exchange = table;
+    Copy *made = copied(exchange, tensor);
+    Kept *kept = made ? PyObject_GC_New(Kept, kept_type) : NULL;
+    if (!kept) {
+        if (made) let_go(&made->owned);
+        return NULL;
+    }
+    Py_INCREF(how);
+    kept->exchange = exchange, kept->how = how, kept->copy = made, kept->tensor = NULL, kept->maker = 0;
+    PyObject_GC_Track((PyObject *)kept);
+    return (PyObject *)kept;
+}
+
 /* keep(exchange, tensor, how) -> what `copy` gives, to be had by `get`; None where that is None. */
 static PyObject *keep(PyObject *self, PyObject *const *args, Py_ssize_t count) {
     (void)self;
     const Exchange *exchange = table_of("keep", args, count, 3);
-    Copy *made = exchange ? copied(exchange, args[1]) : NULL;
-    if (!made) {
-        if (PyErr_Occurred()) return NULL;
-        Py_RETURN_NONE;
-    }
-    Kept *kept = PyObject_GC_New(Kept, kept_type);
-    if (!kept) {
-        let_go(&made->owned);
-        return NULL;
-    }
-    Py_INCREF(args[2]);
-    kept->exchange = exchange, kept->how = args[2], kept->copy = made, kept->tensor = NULL, kept->maker = 0;
-    PyObject_GC_Track((PyObject *)kept);
-    return (PyObject *)kept;
+    PyObject *kept = exchange ? kept_of(exchange, args[1], args[2]) : NULL;
+    if (kept || PyErr_Occurred()) return kept;
+    Py_RETURN_NONE;
 }
 
 /* Makes the tensor, for `how`. It is kept at once: an interrupt may end `how` before that has returned it. */
@@ -475,9 +480,11 @@ PyMODINIT_FUNC PyInit__direct(void) {
     if (pool.lock == NULL) pool.lock = PyThread_allocate_lock();
     kept_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &kept_spec, NULL);
     PyObject *memory = PyType_FromModuleAndSpec(module, &memory_spec, NULL);
-    if (PyModule_AddObjectRef(module, "Memory", memory) < 0 ||
+    PyObject *keeps = PyCapsule_New((void *)kept_of, KEEPS, NULL);
+    if (PyModule_AddObjectRef(module, "keeps", keeps) < 0 || PyModule_AddObjectRef(module, "Memory", memory) < 0 ||
         PyModule_AddObjectRef(module, "Kept", (PyObject *)kept_type) < 0)
         Py_CLEAR(module);
+    Py_XDECREF(keeps);
     Py_XDECREF(memory);
     return module;
 }

@@ -21,7 +21,7 @@ from hookline.backends.capabilities import Framework
 from hookline.backends.chance import keep_chance
 from hookline.backends.gate import Gate
 from hookline.backends.neutral import Forms
-from hookline.backends.nouns import HeardSite, Model, Module, Tensor
+from hookline.backends.nouns import Copying, HeardSite, Model, Module, Tensor
 from hookline.backends.operators import Operator, OpListener
 from hookline.backends.protocol import Address, HeardLoss, Label, NumbersListener
 from hookline.backends.undoing import Steps, Undoing
@@ -58,6 +58,7 @@ class Defaults(Immediate):
     tensor: type
     framework: Framework
     forward_name = "forward"
+    copying: Copying | None = None
 
     def is_readable(self, tensor: Tensor) -> bool:
         return True

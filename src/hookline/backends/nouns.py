@@ -35,3 +35,8 @@ Layout = tuple[tuple[int, ...], tuple[int, ...]]
 Address = tuple[int, int, str, Layout | None]
 """Address, number of elements, dtype ("float32", "float64", "float16" or "bfloat16") and the layout of a
 tensor's values in this process's memory; None as layout where they lie behind each other."""
+
+Copying = tuple[object, object, Callable[..., Any], type, Callable[[Tensor], bool], Callable[[], bool]]
+"""What C needs to keep a tensor (`_direct_keep.h`): the function that does, DLPack's table, the function that has
+a tensor made of what is kept, the class of tensors that the table tells of, a function that says of a tensor
+whether its memory has other signs, and one that says whether what is made now is of use only now."""

@@ -42,6 +42,7 @@ from hookline.backends.tap import StatsSpec as StatsSpec
 from hookline.backends.tap import Tap as Tap
 from hookline.backends.tap import Undo as Undo
 from hookline.backends.undoing import Undoing
+from hookline.backends.values import Values
 from hookline.backends.weights import HeldWeight as HeldWeight
 from hookline.backends.wired import Wires
 
@@ -87,58 +88,6 @@ class Placing(Protocol):
 
     def held_weights(self, model: Model, tensors: dict[str, Tensor]) -> Sequence[HeldWeight]:
         """For parameters and buffers of a model, by name, what puts other numbers into them; each tensor once."""
-
-
-class Values(Protocol):
-    """Tensors: copied, compared, moved."""
-
-    def snapshot(self, tensor: Tensor, device: Any = None, dtype: Any = None) -> Tensor:
-        """A copy that no later operation can change, without history."""
-
-    def keep(self, tensor: Tensor) -> Any:
-        """What `snapshot` gives, or a Kept (`kept.py`) that gives it: cheaper where few are asked for."""
-
-    def owned(self, value: Tensor, source: Tensor, device: Any, dtype: Any) -> Tensor:
-        """`value`, made from `source`, holding just its own memory."""
-
-    def detached(self, tensor: Tensor) -> Tensor:
-        """The same memory without history."""
-
-    def gathered(self, tensor: Tensor) -> Tensor:
-        """The tensors of all processes behind each other."""
-
-    def fitted(self, value: Tensor, old: Tensor) -> Tensor:
-        """`value` on the device and in the dtype of `old`."""
-
-    def unlike(self, new: Tensor, old: Tensor) -> str:
-        """Why tensor `new` can't stand in for `old` (shape, type); empty if it can."""
-
-    def version(self, tensor: Tensor) -> int:
-        """How often the memory of a tensor was written to in place."""
-
-    def shares_memory(self, tensor: Tensor, others: list[Tensor]) -> bool:
-        """Whether `tensor` looks at the memory of one of the others."""
-
-    def nbytes(self, tensor: Tensor) -> int:
-        """The bytes that a tensor's elements take."""
-
-    def is_readable(self, tensor: Tensor) -> bool:
-        """Whether `host` can give its values here; not those of a sample inside of a transform, say."""
-
-    def host(self, tensor: Tensor) -> NDArray[Any]:
-        """The values as a numpy array, in the tensor's own memory where that is possible."""
-
-    def from_host(self, array: NDArray[Any]) -> Tensor:
-        """A tensor with a copy of these values."""
-
-    def dtype_of(self, tensor: Tensor) -> str:
-        """The name of a tensor's dtype: "float32"."""
-
-    def device(self, device: Any) -> Any:
-        """The framework's device from one, from its name, or None."""
-
-    def dtype(self, dtype: Any) -> Any:
-        """The framework's dtype from one, from its name, or None."""
 
 
 class Statistics(Protocol):

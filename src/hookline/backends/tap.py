@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable
 from contextlib import nullcontext
 from enum import IntEnum
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, NamedTuple
 
 from hookline.backends.keywords import following
@@ -115,6 +115,8 @@ class Tap:
     first_in_backward = False
     prepended = False
     always_called = False
+    alike = False
+    """Whether no tap of this class has `after`, `kwargs`, `prepended` or `always_called` of its own."""
 
     def __init_subclass__(cls) -> None:
         if cls.kwargs and cls.whole_calls_only and "__call__" in vars(cls):
@@ -151,14 +153,14 @@ def _whole_calls_only(call: Callable[..., Any], more: int) -> Callable[..., Any]
     return called
 
 
-_numbers = itertools.count(1)
+order_numbers = itertools.count(1)
+"""The next number that a tap gets when it is placed; see `put_in_order`."""
 
 
-def put_in_order(*taps: Tap) -> None:
-    """Gives taps that are being placed their numbers within their rank: the last, or the first if prepended."""
-    for tap in taps:
-        number = next(_numbers)
-        tap.order = -number if tap.prepended else number
+def put_in_order(tap: Tap) -> None:
+    """Gives a tap that is being placed its number within its rank: the last, or the first if prepended."""
+    number = next(order_numbers)
+    tap.order = -number if tap.prepended else number
 
 
 def backwards_in_order(tap: Tap) -> tuple[bool, int]:
@@ -234,6 +236,10 @@ class Placement(NamedTuple):
 
     module: Any
     tap: Tap
+
+
+quick_placement: Callable[[tuple[Any, Any]], Placement] = partial(tuple.__new__, Placement)
+"""Placement(*these), without a frame of Python: there is one for every module."""
 
 
 Undo = Callable[[], None]

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 from hookline.backends import resolve
-from hookline.backends.nouns import Model, Module
+from hookline.backends.nouns import Model
 from hookline.backends.protocol import Backend, Label, Placement, Rank, Tap
-from hookline.backends.tap import GONE
+from hookline.backends.quick import Called, quickly_called
 from hookline.errors import HooklineError
 from hookline.hooks.gradients import InputGradients, OutputGradients
 from hookline.hooks.handles import Handle, attached
@@ -155,83 +155,72 @@ def _place(
     return attached(backend.attach, all_of_them)
 
 
-class HookTap(Tap):
+class HookTap(Called, Tap):
     """A user's hook on a module; its errors carry the site, its results are checked.
 
-    The four kinds run on every call of every hooked module, so each is written out in full.
+    `Called` calls the hook, and comes here with what it raises and with what it returns other than None.
     """
 
     rank = Rank.EDIT
+    whole_calls_only = False  # `count` tells
 
     def __init__(self, hook: Hook, backend: Backend, label: Label) -> None:
         self.hook, self.backend, self.label = backend.hooked(hook, label), backend, label
+        self.count = 2 + self.kwargs + self.after
 
-    def error(self, error: Exception) -> Exception:
-        return hook_error(self.label.site, self.label.kind, self.hook, error)
+    def call_anyhow(self, *told: Any) -> Any:
+        """What a call of the tap gives."""
+        if len(told) < self.count:
+            return None  # see `whole_calls_only`
+        try:
+            new = self.hook(*told)
+        except Exception as error:
+            return self.call_failed(error)
+        return None if new is None else self.call_replaced(new, told)
 
-    def checked(self, new: Any, old: Any) -> Any:
-        if old is None and self.always_called:
-            return new  # the forward has raised, and there is nothing to replace
-        return checked(self.backend, new, old, self.label.site, self.label.kind)
+    def call_failed(self, error: Exception) -> NoReturn:
+        """The hook has raised `error`."""
+        if isinstance(error, HooklineError):
+            raise error
+        raise hook_error(self.label.site, self.label.kind, self.hook, error) from error
+
+    def call_replaced(self, new: Any, told: tuple[Any, ...]) -> Any:
+        """What goes on in place of what the tap was `told`: `new`, if it can stand for it."""
+        raise NotImplementedError
 
 
+@quickly_called
 class PreHook(HookTap):
     after = False
     kwargs = False
 
-    def __call__(self, module: Module, args: Any) -> Any:
-        try:
-            new = self.hook(module, args)
-        except HooklineError:
-            raise
-        except Exception as error:
-            raise self.error(error) from error
-        if new is None:
-            return None
+    def call_replaced(self, new: Any, told: tuple[Any, ...]) -> Any:
+        module, args = told
         return checked_positional(self.backend, module, as_arguments(new), args, self.label.site, self.label.kind)
 
 
+@quickly_called
 class PreHookWithKwargs(HookTap):
     after = False
-    whole_calls_only = False  # it looks itself: a wrapper would be another frame on every call
 
-    def __call__(self, module: Module, args: Any, kwargs: Any = GONE) -> Any:
-        if kwargs is GONE:
-            return None
-        try:
-            new = self.hook(module, args, kwargs)
-        except HooklineError:
-            raise
-        except Exception as error:
-            raise self.error(error) from error
-        if new is None:
-            return None
-        return checked_arguments(self.backend, module, new, (args, kwargs), self.label.site, self.label.kind)
+    def call_replaced(self, new: Any, told: tuple[Any, ...]) -> Any:
+        module, *both = told
+        return checked_arguments(self.backend, module, new, tuple(both), self.label.site, self.label.kind)
 
 
-class PostHook(HookTap):
+class _PostHookTap(HookTap):
+    def call_replaced(self, new: Any, told: tuple[Any, ...]) -> Any:
+        output = told[-1]
+        if output is None and self.always_called:
+            return new  # the forward has raised, and there is nothing to replace
+        return checked(self.backend, new, output, self.label.site, self.label.kind)
+
+
+@quickly_called
+class PostHook(_PostHookTap):
     kwargs = False
 
-    def __call__(self, module: Module, args: Any, output: Any) -> Any:
-        try:
-            new = self.hook(module, args, output)
-        except HooklineError:
-            raise
-        except Exception as error:
-            raise self.error(error) from error
-        return None if new is None else self.checked(new, output)
 
-
-class PostHookWithKwargs(HookTap):
-    whole_calls_only = False  # it looks itself
-
-    def __call__(self, module: Module, args: Any, kwargs: Any, output: Any = GONE) -> Any:
-        if output is GONE:
-            return None
-        try:
-            new = self.hook(module, args, kwargs, output)
-        except HooklineError:
-            raise
-        except Exception as error:
-            raise self.error(error) from error
-        return None if new is None else self.checked(new, output)
+@quickly_called
+class PostHookWithKwargs(_PostHookTap):
+    """The same for a hook that takes kwargs."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, NamedTuple
 
 from hookline.errors import InvalidArgument, NoSuchSite
@@ -23,6 +24,10 @@ class Target(NamedTuple):
     name: str
     module: Any
     aliases: tuple[str, ...] = ()
+
+
+_quick_target: Callable[[tuple[str, Any, tuple[str, ...]]], Target] = partial(tuple.__new__, Target)
+"""Target(*these), without a frame of Python: there is one for every module."""
 
 
 class ModuleTree:
@@ -117,12 +122,14 @@ def select(tree: ModuleTree, condition: Any) -> list[Target]:
     if condition is None:
         return [tree.target("")]
     if isinstance(condition, str) and condition == "**":
-        return [Target(first, tree.modules[first], tuple(others)) for first, *others in tree.names_of.values()]
+        found = [(first, tree.modules[first], tuple(others)) for first, *others in tree.names_of.values()]
+        return list(map(_quick_target, found))
     chosen = where(condition).names(tree)
     targets: dict[int, Target] = {}
     for name, module in tree.modules.items():
-        if name in chosen and id(module) not in targets:
-            targets[id(module)] = tree.target(name)
+        if name in chosen and (number := id(module)) not in targets:
+            alone = len(tree.names_of[number]) == 1
+            targets[number] = _quick_target((name, module, ())) if alone else tree.target(name)
     if not targets:
         raise NoSuchSite(condition, tree.known)
     return list(targets.values())

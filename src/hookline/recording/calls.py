@@ -166,7 +166,7 @@ class SiteRecord(Recorded):
         an event is much more frequent than a reading.
         """
         if self._outputs:
-            pairs, self._outputs = self._outputs, []
+            pairs, self._outputs[:] = self._outputs[:], ()  # the same list: taps hold it
             for order, output in pairs:
                 call = Call(self.name, order, self._store)
                 call._output = output

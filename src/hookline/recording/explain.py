@@ -21,8 +21,12 @@ def explain(
     fired = recorder.recording.names
     silent = {site.record.name for site in recorder._sites if not site.record._has_calls}
     not_kept = recorder._store.not_kept
+    tensor = None if recorder._grads or not_kept else backend.tensor
     for site in recorder._sites:
         record = site.record
+        outputs = record._outputs
+        if outputs and type(outputs[-1][1]) is tensor and not (record._remark or record._repeats):
+            continue  # nearly all of them: there is nothing to say
         doubts: list[str] = []
         if record._has_calls:
             why = backend.why_no_numbers(record._latest_output)

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from operator import attrgetter
 from types import TracebackType
 from typing import Any
 
 from hookline.backends.protocol import Backend, Label, Listening, Needs, Placement, Rank, Tap
+from hookline.backends.quick import Keeping, Kept, quickly_called
+from hookline.backends.tap import quick_placement
 from hookline.backends.undoing import Undoing
 from hookline.errors import InvalidArgument
 from hookline.hooks.entering import Enterable
@@ -68,15 +70,19 @@ class Recorder(Enterable, Undoing):
         self._needs = Needs(inputs=inputs, replaces=False, grads=grads, stops=stop)
         self._needs_after = self._needs._replace(inputs=False)
         self._rank = Rank.STOP if stop else Rank.OBSERVE
-        self._sites: list[_SiteRecorder] = [
-            _FullRecorder(self, target) if inputs or grads else _OutputRecorder(self, target) for target in targets
-        ]
+        fired: dict[str, SiteRecord] = {}
+        self._plain = None if stop or store.copy is None else self._plain_calls(fired)
+        self._sites: Sequence[_SiteRecorder] = (
+            [_FullRecorder(self, target) for target in targets]
+            if inputs or grads
+            else _output_recorders(self, targets)
+        )
         self._waiting = {site.record.name for site in self._sites} if stop else None
         self._entered = self._is_open = False
         self._line = ""
         self._ops: RecordedOps | None = None
         self._model: Any = None
-        self.recording = Recording([site.record for site in self._sites], backend.name)
+        self.recording = Recording([site.record for site in self._sites], backend.name, fired)
         self.recording._settle = backend.settled
         store.recording = weakref.ref(self.recording)
 
@@ -97,7 +103,10 @@ class Recorder(Enterable, Undoing):
         if self._store.budget is not None:
             self._store.budget.open()
         self._line = line = callers_line()
-        placements = [placement for site in self._sites for placement in site.placements()]
+        if self._inputs or self._grads:
+            placements = [placement for site in self._sites for placement in site.placements()]
+        else:
+            placements = [quick_placement((site.target.module, site)) for site in self._sites]
         # It is left from the last line to the first: the session and the taps, what there is to say, the run.
         if self._keeping is not None:
             self.noted(self._keeping.close)
@@ -140,6 +149,15 @@ class Recorder(Enterable, Undoing):
     def copy_by(self, copy: Callable[[Any], Any]) -> None:
         """Has values be copied by another function; for recordings that nobody writes to."""
         self._store.copy_by(copy)
+        if self._plain is not None:
+            self._plain.is_plain = False
+
+    def _plain_calls(self, fired: dict[str, SiteRecord]) -> Keeping | None:
+        """What taps need that do plain calls in C; None where there are no tensors that it copies."""
+        copying = self._backend.copying
+        if copying is None:
+            return None
+        return Keeping(copying, opened, self._number, self._backward_number, self._order, fired)
 
     def _record_ops(self, model: Any, chosen: Chosen) -> None:
         """Has the operators that run in the sites recorded too."""
@@ -197,26 +215,25 @@ class _SiteRecorder:
         raise NotImplementedError
 
 
-class _OutputRecorder(_SiteRecorder, Tap):  # type: ignore[override]  # of its label
-    """Records the outputs of one site."""
+@quickly_called
+class _OutputRecorder(Kept, _SiteRecorder, Tap):  # type: ignore[override]  # of its label
+    """Records the outputs of one site.
+
+    `Kept` does the plain calls, and makes it without a frame of Python: there is one for every module.
+    """
 
     kwargs = False
+    alike = True
 
-    def __init__(self, recorder: Recorder, target: Target) -> None:
-        super().__init__(recorder, target)
-        self.needs = recorder._needs
-
-    def placements(self) -> list[Placement]:
-        return [Placement(self.target.module, self)]
-
-    def __call__(self, module: Any, args: Any, output: Any) -> None:
+    def call_anyhow(self, module: Any, args: Any, output: Any) -> None:
+        """What a call of the tap does."""
         recorder = self.recorder
         # What `Session.sees_this_context` does, written out: it would be a fourth frame beside three of a call.
         mine = opened()
         if mine and recorder._number not in mine:
             self.elsewhere += 1
             return
-        record, store = self.record, self.store
+        record, store = self.record, recorder._store
         if recorder._backward_number() != -1 and recorder._in_recompute(record._has_calls):
             record._repeats += 1
             return
@@ -229,6 +246,20 @@ class _OutputRecorder(_SiteRecorder, Tap):  # type: ignore[override]  # of its l
         record._outputs.append((next(recorder._order), stored))
         if recorder._waiting is not None:
             recorder._end_if_last(record.name)
+
+
+def _output_recorders(recorder: Recorder, targets: list[Target]) -> list[_OutputRecorder]:
+    """A tap for each target."""
+    store, needs, plain, sites = recorder._store, recorder._needs, recorder._plain, []
+    for target in targets:
+        name, module, aliases = target
+        record = SiteRecord(name, aliases, store)
+        record.type = type(module).__name__
+        sites.append(_OutputRecorder(recorder, target, needs, plain, name, record, record._outputs))
+    if recorder._rank is not Rank.OBSERVE:
+        for site in sites:
+            site.rank = recorder._rank
+    return sites
 
 
 class _FullRecorder(SiteTap, _SiteRecorder):

@@ -24,11 +24,11 @@ class Recording(Mapping[str, SiteRecord]):
     __eq__ = object.__eq__  # a mapping's own would compare tensors
     __hash__ = object.__hash__
 
-    def __init__(self, sites: list[SiteRecord], backend: str) -> None:
+    def __init__(self, sites: list[SiteRecord], backend: str, fired: dict[str, SiteRecord] | None = None) -> None:
         self.backend = backend
         self._settle: Callable[[], None] | None = None  # while the block is open: waits for what is on its way
         self._asked = {site.name: site for site in sites}
-        self._fired: dict[str, SiteRecord] = {}
+        self._fired = {} if fired is None else fired
         self._aliases = {alias: site for site in sites for alias in site.aliases}
 
     @property

@@ -52,6 +52,7 @@ class TorchBackend(Immediate):
     attach = staticmethod(taps.attach)
     snapshot = staticmethod(values.snapshot)
     keep = staticmethod(values.keep)
+    copying = values.COPYING
     owned = staticmethod(values.owned)
     unlike = staticmethod(values.unlike)
     fitted = staticmethod(values.fitted)

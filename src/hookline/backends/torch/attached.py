@@ -6,17 +6,17 @@ import weakref
 
 from torch import nn
 
-from hookline.backends.protocol import Placement
-
 
 class Attached:
     """One attachment, held by its first tap: found as long as that is there. It keeps no module alive."""
 
-    def __init__(self, placements: list[Placement]) -> None:
-        self._modules = [weakref.ref(module) for module in {id(m): m for m, _ in placements}.values()]
+    def __init__(self) -> None:
+        self.held: list[weakref.ref[nn.Module]] = []
+        """A module for each tap that is placed."""
 
     def modules(self) -> list[nn.Module]:
-        return [module for held in self._modules if (module := held()) is not None]
+        """Each module once, as long as it is alive."""
+        return list({id(module): module for held in self.held if (module := held()) is not None}.values())
 
 
 attached: weakref.WeakSet[Attached] = weakref.WeakSet()

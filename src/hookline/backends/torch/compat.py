@@ -31,6 +31,7 @@ from torch.utils._python_dispatch import (
 )
 from torch.utils.hooks import RemovableHandle
 
+from hookline.backends.quick import beware
 from hookline.backends.undoing import Undoing, stacked, tidied
 from hookline.errors import Unsupported
 
@@ -116,6 +117,11 @@ def hook_dicts(module: torch.nn.Module, after: bool) -> Hooks:
     if after:
         return module._forward_hooks, module._forward_hooks_with_kwargs  # type: ignore[return-value]
     return module._forward_pre_hooks, module._forward_pre_hooks_with_kwargs  # type: ignore[return-value]
+
+
+hooks_after: Callable[[torch.nn.Module], OrderedDict[int, Any]] = attrgetter("_forward_hooks")
+hooks_before: Callable[[torch.nn.Module], OrderedDict[int, Any]] = attrgetter("_forward_pre_hooks")
+"""The first part of `hook_dicts`, without a frame of Python."""
 
 
 def always_called(module: torch.nn.Module) -> OrderedDict[int, bool]:
@@ -619,7 +625,9 @@ def forget_compiled(module: torch.nn.Module) -> None:
 
 def uncompiled(module: torch.nn.Module) -> torch.nn.Module:
     """What torch.compile wrapped; any other module itself."""
-    return getattr(module, "_orig_mod", module) if compiled(module) else module
+    if module._compiled_call_impl is None and type(module).__name__ != "OptimizedModule":  # not `compiled`
+        return module
+    return getattr(module, "_orig_mod", module)
 
 
 def is_fakes_fault(error: BaseException) -> bool:
@@ -729,6 +737,18 @@ def never_compiled(fn: Any) -> None:
         eval_frame.set_code_exec_strategy(fn.__code__, eval_frame._FrameExecStrategy(skip, skip))
     else:  # torch 2.6, where hooks are not in compiled code
         eval_frame.skip_code(fn.__code__)  # type: ignore[attr-defined]
+
+
+def beware_of_compiling() -> None:
+    """Has plain calls of taps be done in Python, as all others are, where torch.compile is at work.
+
+    Functions of Python are marked by `never_compiled`; what C calls would be taken for code to be compiled. In
+    some versions before 2.13 the function that tells whether it is at work gives away a reference that is not its
+    own. `torch.compiler.is_compiling` is true only while tracing.
+    """
+    from torch._C._dynamo import eval_frame
+
+    beware("torch._dynamo.eval_frame", eval_frame.get_eval_frame_callback if VERSION >= (2, 13) else None)
 
 
 def unfollowed(fn: Any) -> None:

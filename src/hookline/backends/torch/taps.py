@@ -20,14 +20,17 @@ from hookline.backends.changing import changing
 from hookline.backends.hook_point import Point
 from hookline.backends.protocol import FunctionTap, Inert, Label, Placement, Rank, Tap
 from hookline.backends.replaced_forward import ReplacedForward, replaced
-from hookline.backends.tap import put_in_order
+from hookline.backends.tap import order_numbers
 from hookline.backends.torch.attached import Attached, attached
 from hookline.backends.torch.compat import (
     always_called,
     before_registering,
+    beware_of_compiling,
     compiled,
     fresh_hook_id,
     hook_dicts,
+    hooks_after,
+    hooks_before,
     never_compiled,
     tensor_hooks,
     traced_instead,
@@ -39,6 +42,7 @@ from hookline.backends.torch.compiled.traced import call_of_inert, call_of_point
 from hookline.backends.undoing import Undoing
 
 _traceable: set[type] = set()
+beware_of_compiling()
 traced_instead(Inert.__call__, call_of_inert)
 traced_instead(Point.__call__, call_of_point)
 traced_instead(ReplacedForward.__call__, call_of_replaced)
@@ -64,7 +68,7 @@ def attach(undoing: Undoing, placements: list[Placement]) -> None:
     """
     if was_compiled() and any(compiled(module) for module, _ in placements):
         need_version()
-    placed = _Placed(placements)
+    placed = _Placed()
     undoing.noted(placed.remove)
     placed.put(placements)
 
@@ -72,8 +76,8 @@ def attach(undoing: Undoing, placements: list[Placement]) -> None:
 class _Placed:
     """The entries of one attachment in hook dictionaries."""
 
-    def __init__(self, placements: list[Placement]) -> None:
-        self._attached = Attached(placements)
+    def __init__(self) -> None:
+        self._attached = Attached()
         self._entries: list[tuple[weakref.ref[nn.Module], bool, bool, int]] = []
         """The module, whether after its forward, whether there is a note beside the entry, and its key."""
         self._is_there = False
@@ -89,21 +93,28 @@ class _Placed:
         for kind in {type(tap) for _, tap in placements}:
             if kind not in _traceable:
                 _make_traceable(kind)
-        put_in_order(*[tap for _, tap in placements])
-        note = self._entries.append
+        hold, note = self._attached.held.append, self._entries.append
+        ways: dict[type, tuple[bool, bool, bool, bool]] = {}
         for module, tap in placements:
-            after, kwargs = tap.after, tap.kwargs
-            hooks, flags = hook_dicts(module, after)
+            if (way := ways.get(type(tap))) is None:
+                way = tap.after, tap.kwargs, tap.always_called, tap.prepended
+                if tap.alike:
+                    ways[type(tap)] = way
+            after, kwargs, always, first = way
+            hooks = (hooks_after if after else hooks_before)(module)
             key = number if number not in hooks else fresh_hook_id()
-            note((weakref.ref(module), after, kwargs or tap.always_called, key))
+            held = weakref.ref(module)
+            hold(held)
+            note((held, after, kwargs or always, key))
+            tap.order = -next(order_numbers) if first else next(order_numbers)
             if isinstance(tap, FunctionTap):
                 tap.count = 2 + kwargs + after
             if kwargs:
-                flags[key] = True
-            if tap.always_called:
+                hook_dicts(module, after)[1][key] = True
+            if always:
                 always_called(module)[key] = True
             hooks[key] = tap
-            if tap.prepended:
+            if first:
                 hooks.move_to_end(key, last=False)
             if len(hooks) > 1:
                 _sort(hooks, after=after)
@@ -116,10 +127,9 @@ class _Placed:
             return
         for held, after, is_noted, key in self._entries:
             if (module := held()) is not None:
-                hooks, flags = hook_dicts(module, after)
-                hooks.pop(key, None)
+                (hooks_after if after else hooks_before)(module).pop(key, None)
                 if is_noted:
-                    flags.pop(key, None)
+                    hook_dicts(module, after)[1].pop(key, None)
                     if after:
                         always_called(module).pop(key, None)
         attached.discard(self._attached)

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from hookline.backends.nouns import Copying
 from hookline.backends.torch.compat import (
     aside,
     graph_task,
@@ -90,6 +91,12 @@ unfollowed(keep)
 def _ordinarily(make: Callable[[], torch.Tensor]) -> torch.Tensor:
     """The tensor that `make` makes, an ordinary one wherever it is asked for."""
     return torch.inference_mode(False)(make)() if _inference_mode() else make()
+
+
+COPYING: Copying | None = None
+if _COPIES:
+    COPYING = _direct.keeps, EXCHANGE, _ordinarily, torch.Tensor, torch.Tensor.is_neg, _inference_mode
+"""How C does what `keep` does, and what it has to ask first; see `Backend.copying`."""
 
 
 def release_memory() -> None:

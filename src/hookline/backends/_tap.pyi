@@ -1,0 +1,48 @@
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+from hookline.backends.nouns import Copying
+
+Kind = TypeVar("Kind", bound=type)
+
+class Called:
+    hook: Callable[..., Any]
+    count: int
+
+class Keeping:
+    is_plain: bool
+    def __init__(
+        self,
+        copying: Copying,
+        opened: Callable[[], Any],
+        number: int,
+        backward_number: Callable[[], int],
+        order: Iterator[int],
+        fired: dict[str, Any],
+        /,
+    ) -> None: ...
+
+class Kept:
+    recorder: Any
+    target: Any
+    needs: Any
+    keeping: Keeping | None
+    name: str
+    record: Any
+    outputs: list[Any]
+    order: int
+    def __init__(
+        self,
+        recorder: Any,
+        target: Any,
+        needs: Any,
+        keeping: Keeping | None,
+        name: str,
+        record: Any,
+        outputs: list[Any],
+        /,
+    ) -> None: ...
+
+def quick(kind: Kind, /) -> Kind: ...
+def beware(name: str, at_work: Callable[[], Any] | None, /) -> None: ...
+def call_by(address: int, /) -> None: ...

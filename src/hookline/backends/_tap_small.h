@@ -1,0 +1,62 @@
+/* Small: how an object is called without a tuple of arguments, and how what is not plain is passed on. See _tap.c. */
+
+/* PEP 590. Python 3.11 has it, and its limited API has no names for it: the bits are the same in all later ones. */
+#define HAVE_VECTORCALL (1UL << 11)
+#define HIGHEST_BIT ((size_t)1 << (8 * sizeof(size_t) - 1))
+typedef PyObject *(*Vectorcall)(PyObject *, PyObject *const *, size_t, PyObject *);
+
+static Py_ssize_t number_of(size_t flagged) { return (Py_ssize_t)(flagged & ~HIGHEST_BIT); }
+
+/* Python's own PyObject_Vectorcall; NULL until somebody tells where it is (`call_by`). */
+static Vectorcall vectorcall;
+
+static PyObject *call_anyhow, *call_failed, *call_replaced, *special_call; /* names */
+
+/* Puts `value`, which is given away, in place of what is there. */
+static void put(PyObject **place, PyObject *value) {
+    PyObject *before = *place;
+    *place = value;
+    Py_XDECREF(before);
+}
+
+static PyObject *as_tuple(PyObject *const *args, Py_ssize_t count) {
+    PyObject *tuple = PyTuple_New(count);
+    for (Py_ssize_t i = 0; i < count && tuple != NULL; i++) {
+        Py_INCREF(args[i]);
+        PyTuple_SetItem(tuple, i, args[i]);
+    }
+    return tuple;
+}
+
+static PyObject *by_name(PyObject *const *values, PyObject *names) {
+    PyObject *kwargs = PyDict_New();
+    for (Py_ssize_t i = 0; kwargs != NULL && i < PyTuple_Size(names); i++)
+        if (PyDict_SetItem(kwargs, PyTuple_GetItem(names, i), values[i]) < 0) Py_CLEAR(kwargs);
+    return kwargs;
+}
+
+/* What the tap's `call_anyhow` gives; the slot for calls with a tuple. */
+static PyObject *called_anyhow(PyObject *tap, PyObject *args, PyObject *kwargs) {
+    PyObject *method = PyObject_GetAttr(tap, call_anyhow);
+    PyObject *result = method == NULL ? NULL : PyObject_Call(method, args, kwargs);
+    Py_XDECREF(method);
+    return result;
+}
+
+/* The same, of a call without a tuple. */
+static PyObject *passed_on(PyObject *tap, PyObject *const *args, Py_ssize_t count, PyObject *names) {
+    PyObject *tuple = as_tuple(args, count), *kwargs = NULL, *result = NULL;
+    if (tuple != NULL && (names == NULL || (kwargs = by_name(args + count, names)) != NULL))
+        result = called_anyhow(tap, tuple, kwargs);
+    Py_XDECREF(tuple);
+    Py_XDECREF(kwargs);
+    return result;
+}
+
+/* A class that is made at run time, with a place in `module` under its name; 0 with an exception set. */
+static int added(PyObject *module, const char *name, PyType_Spec *spec) {
+    PyObject *type = PyType_FromModuleAndSpec(module, spec, NULL);
+    int failed = type == NULL || PyModule_AddObjectRef(module, name, type) < 0;
+    Py_XDECREF(type);
+    return !failed;
+}
