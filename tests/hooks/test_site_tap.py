@@ -166,4 +166,4 @@ def test_a_recording_of_gradients_has_few_frames_for_each_plain_call():
         "keep",
     }
     # The first input gets no gradient: nobody asks for it.
-    assert frames["SiteTap.__call__"] == 5 and frames["Call._take_both"] == 4 and frames["snapshot"] == 24
+    assert frames["SiteTap.__call__"] == 5 and frames["Call._take_both"] == 4 and frames["keep"] == 24
