@@ -70,6 +70,7 @@ setup(
         kernel,
         part("backends/_direct"),
         part("backends/_again"),
+        part("backends/_under_way"),
         part("diffs/_apart", *FLAGS, *SUMS),
         simple,
     ],

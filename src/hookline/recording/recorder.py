@@ -244,7 +244,7 @@ class _FullRecorder(SiteTap, _SiteRecorder):
         self.needs = recorder._needs_after
 
     def forget_calls_under_way(self) -> None:
-        self.pending.drained()
+        self.drained()
 
     def placements(self) -> list[Placement]:
         module = self.target.module

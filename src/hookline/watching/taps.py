@@ -147,7 +147,7 @@ class FullWatcher(SiteTap, SiteWatcher):
         self._entrance = self.entrance(self.label, self.needs)
 
     def forget_calls_under_way(self) -> None:
-        self.pending.drained()
+        self.drained()
 
     def placements(self) -> list[Placement]:
         return [Placement(self.target.module, self._entrance), Placement(self.target.module, self)]
