@@ -168,10 +168,10 @@ def test_a_recording_of_gradients_has_few_frames_for_each_plain_call():
         "SiteTap.__call__",
         "_FullRecorder.end",
         "_registration",
-        "Call._take_both",
+        "Call._hear_both",
         "_GradientTap.__call__",
         "SiteRecord._take_param_grad",
         "snapshot",
     }
     # The first input gets no gradient: nobody asks for it.
-    assert frames["SiteTap.__call__"] == 5 and frames["Call._take_both"] == 4 and frames["snapshot"] == 24
+    assert frames["SiteTap.__call__"] == 5 and frames["Call._hear_both"] == 4 and frames["snapshot"] == 24

@@ -127,7 +127,9 @@ class CallsUnderWayByPython:
 
 
 if TYPE_CHECKING or HAS_C:
-    from hookline.backends._under_way import CallsUnderWay, bind, call_number
+    from hookline.backends._under_way import CallsUnderWay as CallsUnderWay
+    from hookline.backends._under_way import bind
+    from hookline.backends._under_way import call_number as call_number
 
     bind(opened)
 else:

@@ -22,7 +22,7 @@ from hookline.hooks.placing import callers_line
 from hookline.hooks.select import ModuleTree, Target
 from hookline.hooks.session import Session, opened
 from hookline.hooks.site_tap import SiteTap
-from hookline.recording.calls import ONE_ARGUMENT, Call, SiteRecord
+from hookline.recording.calls import NONE_YET, ONE_ARGUMENT, Call, SiteRecord
 from hookline.recording.explain import explain
 from hookline.recording.keeping import RecordingTarget, facts_of
 from hookline.recording.ops import RecordedOps
@@ -262,11 +262,10 @@ class _FullRecorder(SiteTap, _SiteRecorder):
         if recorder._grads:
             tensor = recorder._tensor
             call.sequence = recorder._sequence_number()
-            listener = recorder._listener(call._take_input_grad, call._take_output_grad, self.memory)
-            listener.on_doubt, listener.on_both = call._note_doubt, call._take_both
+            listener = recorder._listener(call, self.memory)
             single = len(args) == 1 and not kwargs and type(args[0]) is tensor
             call._template_in = ONE_ARGUMENT if single else slotted((args, kwargs), tensor)[0]
-            call._grads_in, call._grads_out = {}, {}
+            call._grads_in = call._grads_out = NONE_YET
         return call, listener
 
     def _begin_again(self) -> tuple[None, Listening] | None:
@@ -277,7 +276,7 @@ class _FullRecorder(SiteTap, _SiteRecorder):
         earlier = backend.recomputed(begun) if recorder._grads else None
         if earlier is None:
             return None
-        return None, backend.listener(earlier._take_input_grad, earlier._take_output_grad, None)
+        return None, backend.listener(earlier, None)
 
     def end(self, call: Call | None, passage: Listening | None, output: Any, number: int, references: int) -> Any:
         new = output if passage is None else passage.leave(output, number, references)

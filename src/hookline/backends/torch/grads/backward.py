@@ -75,7 +75,7 @@ class Backward:
             self._resolve_before(claim)
             self._resolve(claim)
         for passage in self._passages:
-            if passage.joint_in is not None and not any(id(port) in self._claims for port in passage.inputs):
+            if passage.joint and not any(id(port) in self._claims for port in passage.inputs):
                 passage.ask([], self._task, outward=False)  # its inputs are not in this graph
         if not isinstance(result, tuple) or len(result) != len(self._asked_for):
             return result
@@ -339,8 +339,8 @@ class Backward:
             share = _without_graph(claim) if torch.is_grad_enabled() else claim.share()
             if share is not None:
                 passage.tell(port, share, self._task)
-                if port.handed_on and passage.on_doubt is not None and claim.is_in_doubt():
-                    passage.on_doubt(ELSEWHERE)
+                if port.handed_on and passage.sink is not None and not passage.joint and claim.is_in_doubt():
+                    passage.sink._hear_doubt(ELSEWHERE)
             return
         if not port.outward:
             for out in passage.outputs:  # in a run for some inputs, not all that they wait for comes
