@@ -208,7 +208,7 @@ class GradientTaps(Protocol):
     def tapped(self, tensors: tuple[Tensor, ...], sink: JointSink) -> tuple[Tensor, ...]:
         """The tensors to go on with; `sink` gets the gradients at this very point."""
 
-    def hear_parameters(self, undoing: Undoing, sites: Sequence[HeardSite], label: Label) -> None:
+    def hear_parameters(self, undoing: Undoing, sites: Iterable[HeardSite], label: Label) -> None:
         """Has `sink(name, grad)` called for each of the own parameters of every site's module; `label` is the same
         for all of them, but for the site."""
 

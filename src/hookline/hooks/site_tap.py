@@ -51,9 +51,15 @@ class Entrance(Tap):
     after = False
     whole_calls_only = False  # it looks itself
 
+    _label: Label | None = None
+
     def __init__(self, site: SiteTap, label: Label | None, needs: Needs, rank: Rank) -> None:
         self._site = weakref.ref(site)
-        self._label, self.needs, self.rank = label, needs, rank
+        self.needs = needs
+        if label is not None:
+            self._label = label
+        if rank is not Rank.OBSERVE:
+            self.rank = rank
 
     @property
     def label(self) -> Label:  # type: ignore[override]  # made when asked for, which is seldom

@@ -17,6 +17,8 @@ ONLY = (0,)
 """The number of the place where a single tensor stands."""
 NONE_YET: dict[int, Any] = {}
 """The gradients of every call that is to get some and has none; what has one has a dict of its own."""
+NO_PARAMETERS_YET: dict[str, Any] = {}
+"""The same of gradients of parameters."""
 
 
 class Call(Recorded):
@@ -79,13 +81,14 @@ class Call(Recorded):
     # What it hears of its gradients: see `backends.passing.Told`
 
     def _hear_input(self, numbers: Sequence[int], grad: Any) -> None:
-        if self._grads_in is NONE_YET:
+        if self._grads_in is NONE_YET and self._store is not None and self._store.open:
             self._grads_in = {}
         self._take(self._grads_in, numbers, grad)
 
     def _hear_output(self, numbers: Sequence[int], grad: Any) -> None:
-        if self._grads_out is NONE_YET:
+        if self._grads_out is NONE_YET and self._store is not None and self._store.open:
             self._grads_out = {}
+            self._store.heard += 1
         self._take(self._grads_out, numbers, grad)
 
     def _hear_both(self, grad_output: Any, grad_input: Any) -> None:
@@ -96,11 +99,14 @@ class Call(Recorded):
             self._hear_input(ONLY, grad_input)
         else:
             store.backward_ran = True
+            store.heard += 1
             self._backward = store.backward_number()
             self._grads_out, self._grads_in = {0: store.copy(grad_output)}, {0: store.copy(grad_input)}
 
     def _hear_doubt(self, sentence: str) -> None:
         self._doubt = sentence
+        if self._store is not None:
+            self._store.is_remarkable = True
 
     def _forget_grads(self) -> None:
         for grads in (self._grads_in or {}, self._grads_out or {}):
@@ -114,6 +120,7 @@ class Call(Recorded):
         store.backward_ran = True
         if (number := store.backward_number()) != self._backward and number != -1:
             if self._grads_in or self._grads_out:
+                store.is_remarkable = True  # this one may bring fewer
                 self._forget_grads()  # those of another backward
             self._backward = number
         first = numbers[0]
@@ -230,13 +237,15 @@ class SiteRecord(Recorded):
 
     def _expect_param_grads(self) -> None:
         """Makes ready for the gradients of parameters."""
-        self._param_grads = {}
+        self._param_grads = NO_PARAMETERS_YET
 
     def _take_param_grad(self, parameter: str, grad: Any) -> None:
         store = self._store
         if store is not None and store.open and self._param_grads is not None:
             store.backward_ran = True
             value = store.tensor(grad, self.name) if store.copy is None else store.copy(grad)
+            if self._param_grads is NO_PARAMETERS_YET:
+                self._param_grads = {}
             self._param_grads[parameter] = value
 
     def _last(self) -> Call:

@@ -21,7 +21,7 @@ from hookline.hooks.ops import Chosen
 from hookline.hooks.placing import callers_line
 from hookline.hooks.select import ModuleTree, Target
 from hookline.hooks.session import Session, opened
-from hookline.hooks.site_tap import SiteTap
+from hookline.hooks.site_tap import Entrance, SiteTap
 from hookline.recording.calls import NONE_YET, ONE_ARGUMENT, Call, SiteRecord
 from hookline.recording.explain import explain
 from hookline.recording.keeping import RecordingTarget, facts_of
@@ -137,6 +137,12 @@ class Recorder(Enterable, Undoing):
         self.left()
         return stopped
 
+    def _all_is_well(self, fired: int) -> bool:
+        """Whether nothing is to be said of any site: all were called, all calls got gradients."""
+        store = self._store
+        whole = self._grads and fired == len(self._sites) and store.heard == next(self._ends)
+        return whole and not store.is_remarkable and not store.not_kept
+
     def copy_by(self, copy: Callable[[Any], Any]) -> None:
         """Has values be copied by another function; for recordings that nobody writes to."""
         self._store.copy = copy
@@ -158,9 +164,9 @@ class Recorder(Enterable, Undoing):
             for site in self._sites:
                 site.record._no_param_grads = framework.unsupported("param_grads")
             return
-        heard = [(site.record.name, site.target.module, site.record._take_param_grad) for site in self._sites]
         for site in self._sites:
             site.record._expect_param_grads()
+        heard = ((site.record.name, site.target.module, site.record._take_param_grad) for site in self._sites)
         self._backend.hear_parameters(self, heard, Label("record", "recording of parameter gradients", "", line))
 
 
@@ -248,7 +254,8 @@ class _FullRecorder(SiteTap, _SiteRecorder):
 
     def placements(self) -> list[Placement]:
         module = self.target.module
-        return [Placement(module, self.entrance(None, self.recorder._needs)), Placement(module, self)]
+        entrance = Entrance(self, None, self.recorder._needs, Rank.OBSERVE)
+        return [Placement(module, entrance), Placement(module, self)]
 
     def begin(self, module: Any, args: Any, kwargs: Any) -> tuple[Call | None, Listening | None] | None:
         recorder = self.recorder
@@ -272,6 +279,7 @@ class _FullRecorder(SiteTap, _SiteRecorder):
         """The beginning of a call that repeats an earlier one."""
         recorder, backend = self.recorder, self.recorder._backend
         self.record._repeats += 1
+        self.store.is_remarkable = True
         begun = sorted(self.record.calls, key=attrgetter("order"))  # a module that calls itself ends otherwise
         earlier = backend.recomputed(begun) if recorder._grads else None
         if earlier is None:
@@ -285,9 +293,12 @@ class _FullRecorder(SiteTap, _SiteRecorder):
         recorder, record, store = self.recorder, self.record, self.store
         single = type(output) is recorder._tensor
         if passage is not None:
-            call._template_out = ONE if single else slotted(output, recorder._tensor)[0]
+            if single:
+                call._template_out = ONE
+            else:
+                call._template_out, store.is_remarkable = slotted(output, recorder._tensor)[0], True
             if passage.remark is not None:
-                record._remark = passage.remark
+                record._remark, store.is_remarkable = passage.remark, True
         if single and store.copy is not None:
             call._output = store.copy(output)
         else:
