@@ -28,7 +28,7 @@ from hookline.backends.torch.compat import graph_task, node_number, sequence_num
 from hookline.backends.torch.engine import EngineRun
 from hookline.backends.torch.grads.births import births
 from hookline.backends.torch.grads.finding import Found, looked_up_at, replaced_simply_at
-from hookline.backends.torch.grads.graph import Graph
+from hookline.backends.torch.grads.graph import Graph, Looked
 from hookline.backends.torch.grads.leaves import Edge, Region, edge_of_root
 from hookline.backends.torch.grads.ledgers import Claim, Entry, Ledger, Source, regroup, same, total
 from hookline.backends.torch.grads.marks import VIEW
@@ -93,7 +93,7 @@ class Backward:
         for claim in self._claims.values():
             claim.sources = []
         for ledger in self._ledgers.values():
-            ledger.claims, ledger.users, ledger.looked = [], [], Graph(()).looked
+            ledger.claims, ledger.users, ledger.looked = [], [], _nothing_looked
             ledger.entries, ledger.came = [], []
         self._graph, self._passages, self._asked_for = Graph(()), [], []
         self._claims, self._ledgers, self._views = {}, {}, {}
@@ -377,6 +377,11 @@ class Backward:
                 if other is claim:
                     break
                 self._resolve(other)
+
+
+def _nothing_looked(node: Any) -> Looked:
+    """As `Graph.looked`, of a run that is over."""
+    return {}
 
 
 @torch.no_grad()  # a decorator: an interrupt at the end of a `with` would leave the mode on
