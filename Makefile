@@ -54,7 +54,9 @@ CONTRACT ?= tests/project/test_versions.py \
 # C that ends the process where it reads or writes beyond memory, or where C says nothing of what is computed.
 SANITIZED := build/sanitized
 SANITIZED_TESTS := $(addprefix tests/lines/,test_direct.py test_lines_laws.py test_lines_reduce.py test_sheet.py) \
-	tests/backends/torch/test_copies.py tests/watching/test_fingerprint.py tests/diffs/test_measures.py
+	tests/backends/torch/test_copies.py tests/watching/test_fingerprint.py tests/diffs/test_measures.py \
+	tests/backends/torch/test_simple_calls.py tests/backends/torch/test_gradients.py \
+	tests/hooks/test_pending.py tests/hooks/test_site_tap.py
 SANITIZE := -std=c11 -O2 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all -shared -fPIC
 
 DIST := .venv-dist
