@@ -54,8 +54,9 @@ CONTRACT ?= tests/project/test_versions.py \
 # C that ends the process where it reads or writes beyond memory, or where C says nothing of what is computed.
 SANITIZED := build/sanitized
 SANITIZED_TESTS := $(addprefix tests/lines/,test_direct.py test_lines_laws.py test_lines_reduce.py test_sheet.py) \
-	$(addprefix tests/backends/torch/,test_copies.py test_pool.py) tests/hooks/test_quick_taps.py \
-	tests/watching/test_fingerprint.py 	tests/diffs/test_measures.py
+	$(addprefix tests/backends/torch/,test_copies.py test_pool.py test_simple_calls.py test_gradients.py) \
+	$(addprefix tests/hooks/,test_quick_taps.py test_pending.py test_site_tap.py) \
+	tests/watching/test_fingerprint.py tests/diffs/test_measures.py
 SANITIZE := -std=c11 -O2 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all -shared -fPIC
 
 DIST := .venv-dist
@@ -105,7 +106,7 @@ test-sanitized: setup
 	cp -r src/hookline $(SANITIZED)/
 	find $(SANITIZED)/hookline -name '_*.so' -delete
 	$(CC) $(SANITIZE) src/hookline/lines/_kernel.c -o $(SANITIZED)/hookline/lines/_kernel.abi3.so
-	for part in backends/_again backends/_direct backends/_tap backends/torch/grads/_simple diffs/_apart; do \
+	for part in backends/_again backends/_direct backends/_tap backends/_under_way backends/torch/grads/_simple diffs/_apart; do \
 		$(CC) $(SANITIZE) -fopenmp-simd -DPy_LIMITED_API=0x030B0000 \
 			-I"$$($(BIN)/python -c 'import sysconfig as s; print(s.get_path("include"))')" \
 			src/hookline/$$part.c -o $(SANITIZED)/hookline/$$part.abi3.so || exit 1; \

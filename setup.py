@@ -71,6 +71,7 @@ setup(
         part("backends/_direct"),
         part("backends/_again"),
         part("backends/_tap", depends=headers("backends/_direct")),
+        part("backends/_under_way"),
         part("diffs/_apart", *FLAGS, *SUMS),
         part("backends/torch/grads/_simple"),
     ],

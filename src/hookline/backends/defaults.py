@@ -8,7 +8,7 @@ declaration says (`capabilities`).
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -144,7 +144,7 @@ class Defaults(Immediate):
         once = {id(tensor): tensor for tensor in tensors.values()}
         return [PlainWeight(tensor, self.read_weight, self.write_weight) for tensor in once.values()]
 
-    def hear_parameters(self, undoing: Undoing, sites: Sequence[HeardSite], label: Label) -> None:
+    def hear_parameters(self, undoing: Undoing, sites: Iterable[HeardSite], label: Label) -> None:
         for name, module, sink in sites:
             self.hear_parameters_of(undoing, module, sink, label._replace(site=name))
 

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from hookline.backends.nouns import Module, Tensor, Tree
-from hookline.backends.protocol import GradSink, JointSink
+from hookline.backends.protocol import Asked, GradSink, JointSink, Told
 from hookline.trees import leaves, map_leaves
 
 Found = list[tuple[int, Any]]
@@ -75,11 +75,11 @@ class IdentityGradients:
         led = self.joint_tap([leaf for _, leaf in found], partial(_jointly, sink, at, places))
         return self.laid(tree, dict(zip(at, led, strict=True)))
 
-    def listener(self, on_input: GradSink, on_output: GradSink, memory: Any) -> Passage:
-        return Passage(self, partial(self.heard_at, sink=on_input), on_output)
+    def listener(self, sink: Told, memory: Any) -> Passage:
+        return Passage(self, partial(self.heard_at, sink=sink._hear_input), sink._hear_output)
 
-    def joined_inputs(self, sink: JointSink, on_output: GradSink, memory: Any) -> Passage:
-        return Passage(self, partial(self.joined_at, sink=sink), on_output)
+    def joined_inputs(self, sink: Asked, memory: Any) -> Passage:
+        return Passage(self, partial(self.joined_at, sink=sink._ask), sink._hear_output)
 
     def tapped(self, tensors: tuple[Any, ...], sink: JointSink) -> tuple[Any, ...]:
         """The tensors to go on with; `sink` gets the gradients that come back to this very point."""
@@ -98,8 +98,6 @@ class Passage:
     """One call's way through a module, by taps on inputs and outputs. `live` of the `places` have one."""
 
     remark: str | None = None
-    on_doubt: Callable[[str], None] | None = None
-    on_both: Callable[..., Any] | None = None
     live = places = 0
 
     def __init__(

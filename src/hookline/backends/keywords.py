@@ -9,9 +9,13 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable
-from typing import Any
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
 
 from hookline.backends.nouns import Module, Tree
+
+HAS_C = find_spec("hookline.backends._under_way") is not None
+"""Whether there was a compiler when hookline was installed; then `_under_way.c` follows calls."""
 
 
 class Kwargs(list[Any]):
@@ -43,11 +47,22 @@ class _Local(threading.local):
 here = _Local()
 
 
+def handed_on_by_python(came: Any, kwargs: Any) -> None:
+    """Has `kwargs` stand for the calls that `came` stood for."""
+    known = here.now.latest()
+    if known is not None and known[-1] is came:
+        known.append(kwargs)
+
+
+if TYPE_CHECKING or HAS_C:
+    from hookline.backends._under_way import handed_on
+else:
+    handed_on = handed_on_by_python
+
+
 def following(fn: Callable[..., Any], module: Module, args: Tree, kwargs: Any) -> Any:
     """fn(module, args, kwargs) of a tap before the forward, whose result may have other kwargs."""
     new = fn(module, args, kwargs)
     if new is not None and new[1] is not kwargs:
-        known = here.now.latest()
-        if known is not None and known[-1] is kwargs:
-            known.append(new[1])
+        handed_on(kwargs, new[1])
     return new

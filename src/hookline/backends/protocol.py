@@ -28,8 +28,10 @@ from hookline.backends.nouns import Module as Module
 from hookline.backends.nouns import Tensor as Tensor
 from hookline.backends.nouns import Tree as Tree
 from hookline.backends.operators import Operator, OpListener
+from hookline.backends.passing import Asked as Asked
 from hookline.backends.passing import Joining as Joining
 from hookline.backends.passing import Listening as Listening
+from hookline.backends.passing import Told as Told
 from hookline.backends.repeating import Recomputation, Repeating
 from hookline.backends.tap import COUNTING as COUNTING
 from hookline.backends.tap import FunctionTap as FunctionTap
@@ -146,10 +148,10 @@ class GradientTaps(Protocol):
     def site_memory(self, module: Module) -> Any:
         """What the passages of one site may remember from call to call."""
 
-    def listener(self, on_input: GradSink, on_output: GradSink, memory: Any) -> Listening:
+    def listener(self, sink: Told, memory: Any) -> Listening:
         """A passage that reports the gradient of each place and changes nothing."""
 
-    def joined_inputs(self, sink: JointSink, on_output: GradSink, memory: Any) -> Joining:
+    def joined_inputs(self, sink: Asked, memory: Any) -> Joining:
         """A passage that brings the gradients of all inputs together, those of the outputs told before."""
 
     def joined(self, output: Tree, sink: JointSink, call: int, references: int) -> Tree:
@@ -158,7 +160,7 @@ class GradientTaps(Protocol):
     def tapped(self, tensors: tuple[Tensor, ...], sink: JointSink) -> tuple[Tensor, ...]:
         """The tensors to go on with; `sink` gets the gradients at this very point."""
 
-    def hear_parameters(self, undoing: Undoing, sites: Sequence[HeardSite], label: Label) -> None:
+    def hear_parameters(self, undoing: Undoing, sites: Iterable[HeardSite], label: Label) -> None:
         """Has `sink(name, grad)` called for each of the own parameters of every site's module; `label` is the same
         for all of them, but for the site."""
 

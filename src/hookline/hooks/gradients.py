@@ -95,9 +95,7 @@ class InputGradients(SiteTap):
 
     def begin(self, module: Any, args: Any, kwargs: Any) -> tuple[_BackwardCall, Joining]:
         call = _BackwardCall(self.label, self._hook, self._backend.lasting(module), self._inputs.of(args))
-        passage = self._backend.joined_inputs(call.with_inputs, call.note_output, self._memory)
-        passage.on_both = call.with_both
-        return call, passage
+        return call, self._backend.joined_inputs(call, self._memory)
 
     def end(self, call: _BackwardCall, passage: Joining, output: Any, number: int, references: int) -> Any:
         call.outputs = self._outputs.of(output)
@@ -118,14 +116,16 @@ class _BackwardCall:
         self.outputs: GradientStructure | None = None
         self.grads_out: dict[int, Any] = {}
 
-    def note_output(self, numbers: Sequence[int], grad: Any) -> None:
+    # See `backends.passing.Asked`
+
+    def _hear_output(self, numbers: Sequence[int], grad: Any) -> None:
         for number in numbers:
             self.grads_out[number] = grad
 
-    def with_inputs(self, grads: list[Any]) -> list[Any] | None:
+    def _ask(self, grads: list[Any]) -> list[Any] | None:
         return self._call(grads, self.grads_out)
 
-    def with_both(self, grad_output: Any, grad_input: Any) -> list[Any] | None:
+    def _hear_both(self, grad_output: Any, grad_input: Any) -> list[Any] | None:
         # What `_call` does where each side is a tensor: structures are tuples of one.
         shown = self._module(), (grad_input,), (grad_output,)
         new = call_hook(self._label.site, self._label.kind, self._hook, *shown)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 from hookline.errors import InvalidArgument, NoSuchSite
@@ -34,15 +34,23 @@ class ModuleTree:
     """All modules of a model in order of definition, each once, with all its names."""
 
     def __init__(self, named: Iterable[tuple[str, Any]]) -> None:
-        self.names_of: dict[int, list[str]] = {}
-        self.modules: dict[str, Any] = {}
-        for name, module in named:
-            self.modules[name] = module
-            self.names_of.setdefault(id(module), []).append(name)
+        self.modules: dict[str, Any] = dict(named)
+        self.has_single_names = len(set(map(id, self.modules.values()))) == len(self.modules)
+        """Whether no module has several, as in most models."""
+
+    @cached_property
+    def names_of(self) -> dict[int, list[str]]:
+        """All names of each module, by its id."""
+        found: dict[int, list[str]] = {}
+        for name, module in self.modules.items():
+            found.setdefault(id(module), []).append(name)
+        return found
 
     def target(self, name: str) -> Target:
         """The target of that name; its other names are the aliases."""
         module = self.modules[name]
+        if self.has_single_names:
+            return Target(name, module)
         names = self.names_of[id(module)]
         if len(names) == 1:
             return Target(name, module)
@@ -122,9 +130,13 @@ def select(tree: ModuleTree, condition: Any) -> list[Target]:
     if condition is None:
         return [tree.target("")]
     if isinstance(condition, str) and condition == "**":
+        if tree.has_single_names:
+            return list(map(_quick_target, [(name, module, ()) for name, module in tree.modules.items()]))
         found = [(first, tree.modules[first], tuple(others)) for first, *others in tree.names_of.values()]
         return list(map(_quick_target, found))
     chosen = where(condition).names(tree)
+    if tree.has_single_names and chosen:
+        return [Target(name, module) for name, module in tree.modules.items() if name in chosen]
     targets: dict[int, Target] = {}
     for name, module in tree.modules.items():
         if name in chosen and (number := id(module)) not in targets:

@@ -12,32 +12,21 @@ from typing import Any
 
 from hookline.backends.protocol import Label, Needs, Rank, Tap
 from hookline.backends.tap import GONE
-from hookline.hooks.pending import CallsUnderWay, call_number
-from hookline.hooks.session import Session, opened
+from hookline.hooks.pending import CallsUnderWay
 
 _NOBODYS = Label("", "", "")
 
 
-class SiteTap(Tap):
+class SiteTap(Tap, CallsUnderWay):
     """The tap after the forward; `entrance` gives the one before it.
 
-    A subclass has `begin` and `end`. Calls that do not belong to its session, if it has one, are only counted.
+    A subclass has `begin` and `end`. Calls that do not belong to its `session`, if it has one, are only counted:
+    `elsewhere` is how many belonged to other blocks.
     """
 
     whole_calls_only = False  # it looks itself: a wrapper would count as somebody who has the output
-    session: Session | None = None
     while_leaving = False
     """Whether it hears calls also when its session is closed, until it is taken off; see `Session`."""
-    elsewhere = 0
-    """How many calls belonged to other blocks."""
-
-    def __init__(self) -> None:
-        self.pending = CallsUnderWay()
-
-    @property
-    def under_way(self) -> int:
-        """How many calls were entered and never left."""
-        return len(self.pending)
 
     def begin(self, module: Any, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
         """What `end` gets of this call, and its passage through the backend or None; None: it is not followed."""
@@ -53,12 +42,7 @@ class SiteTap(Tap):
 
     def __call__(self, module: Any, args: Any, kwargs: Any, output: Any = GONE) -> Any:
         references = getrefcount(output)
-        if output is GONE or (begun := self.pending.take(kwargs)) is None:
-            return None
-        call, passage = begun
-        number = 0 if passage is None else call_number(self, module, args)
-        new = self.end(call, passage, output, number, references)
-        return None if new is output else new
+        return None if output is GONE else self.left(module, args, kwargs, output, references)
 
 
 class Entrance(Tap):
@@ -67,9 +51,15 @@ class Entrance(Tap):
     after = False
     whole_calls_only = False  # it looks itself
 
+    _label: Label | None = None
+
     def __init__(self, site: SiteTap, label: Label | None, needs: Needs, rank: Rank) -> None:
         self._site = weakref.ref(site)
-        self._label, self.needs, self.rank = label, needs, rank
+        self.needs = needs
+        if label is not None:
+            self._label = label
+        if rank is not Rank.OBSERVE:
+            self.rank = rank
 
     @property
     def label(self) -> Label:  # type: ignore[override]  # made when asked for, which is seldom
@@ -78,19 +68,4 @@ class Entrance(Tap):
 
     def __call__(self, module: Any, args: Any, kwargs: Any = GONE) -> Any:
         site = self._site()
-        if kwargs is GONE or site is None:
-            return None
-        session = site.session
-        if session is not None:
-            # What `Session.sees_this_context` does, written out: it would be another frame on every call.
-            mine = opened()
-            if (mine and session.number not in mine) or not (session.is_open or site.while_leaving):
-                site.elsewhere += 1
-                return None
-        begun = site.begin(module, args, kwargs)
-        if begun is None:
-            return None
-        _, passage = begun
-        new_args, new_kwargs = (args, kwargs) if passage is None else passage.enter(args, kwargs)
-        site.pending.put(kwargs, new_kwargs, begun)
-        return None if new_args is args and new_kwargs is kwargs else (new_args, new_kwargs)
+        return None if kwargs is GONE or site is None else site.came(module, args, kwargs)

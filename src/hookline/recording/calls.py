@@ -16,6 +16,10 @@ MISSING = object()
 ONE_ARGUMENT: tuple[Any, dict[str, Any]] = ((ONE,), {})
 ONLY = (0,)
 """The number of the place where a single tensor stands."""
+NONE_YET: dict[int, Any] = {}
+"""The gradients of every call that is to get some and has none; what has one has a dict of its own."""
+NO_PARAMETERS_YET: dict[str, Any] = {}
+"""The same of gradients of parameters."""
 
 
 class Call(Recorded):
@@ -75,26 +79,35 @@ class Call(Recorded):
         """A dict along the keyword arguments, with None where there is no gradient."""
         return self._gradients(self._template_in and self._template_in[1], self._grads_in)
 
-    def _take_input_grad(self, numbers: Sequence[int], grad: Any) -> None:
+    # What it hears of its gradients: see `backends.passing.Told`
+
+    def _hear_input(self, numbers: Sequence[int], grad: Any) -> None:
+        if self._grads_in is NONE_YET and self._store is not None and self._store.open:
+            self._grads_in = {}
         self._take(self._grads_in, numbers, grad)
 
-    def _take_output_grad(self, numbers: Sequence[int], grad: Any) -> None:
+    def _hear_output(self, numbers: Sequence[int], grad: Any) -> None:
+        if self._grads_out is NONE_YET and self._store is not None and self._store.open:
+            self._grads_out = {}
+            self._store.heard += 1
         self._take(self._grads_out, numbers, grad)
 
-    def _take_both(self, grad_output: Any, grad_input: Any) -> None:
-        """Takes the gradients of a call of one tensor in and one out, where they come at once."""
-        store, grads_in, grads_out = self._store, self._grads_in, self._grads_out
-        if store is None or store.copy is None or not store.open or grads_in or grads_out:
-            self._take_output_grad(ONLY, grad_output)
-            self._take_input_grad(ONLY, grad_input)
-        elif grads_in is not None and grads_out is not None:  # the first of it, as it is nearly always
+    def _hear_both(self, grad_output: Any, grad_input: Any) -> None:
+        store = self._store
+        first = self._grads_in is NONE_YET and self._grads_out is NONE_YET  # as it is nearly always
+        if not first or store is None or store.copy is None or not store.open:
+            self._hear_output(ONLY, grad_output)
+            self._hear_input(ONLY, grad_input)
+        else:
             store.backward_ran = True
+            store.heard += 1
             self._backward = store.backward_number()
-            grads_out[0] = store.copy(grad_output)
-            grads_in[0] = store.copy(grad_input)
+            self._grads_out, self._grads_in = {0: store.copy(grad_output)}, {0: store.copy(grad_input)}
 
-    def _note_doubt(self, sentence: str) -> None:
+    def _hear_doubt(self, sentence: str) -> None:
         self._doubt = sentence
+        if self._store is not None:
+            self._store.is_remarkable = True
 
     def _forget_grads(self) -> None:
         for grads in (self._grads_in or {}, self._grads_out or {}):
@@ -108,6 +121,7 @@ class Call(Recorded):
         store.backward_ran = True
         if (number := store.backward_number()) != self._backward and number != -1:
             if self._grads_in or self._grads_out:
+                store.is_remarkable = True  # this one may bring fewer
                 self._forget_grads()  # those of another backward
             self._backward = number
         first = numbers[0]
@@ -224,13 +238,15 @@ class SiteRecord(Recorded):
 
     def _expect_param_grads(self) -> None:
         """Makes ready for the gradients of parameters."""
-        self._param_grads = {}
+        self._param_grads = NO_PARAMETERS_YET
 
     def _take_param_grad(self, parameter: str, grad: Any) -> None:
         store = self._store
         if store is not None and store.open and self._param_grads is not None:
             store.backward_ran = True
             value = store.tensor(grad, self.name) if store.copy is None else store.copy(grad)
+            if self._param_grads is NO_PARAMETERS_YET:
+                self._param_grads = {}
             self._param_grads[parameter] = value
 
     def _last(self) -> Call:

@@ -19,6 +19,23 @@ def explain(
 ) -> None:
     """Writes into each site of a finished recording what its audit has to say."""
     fired = recorder.recording.names
+    if not recorder._all_is_well(len(fired)):
+        _explain_sites(recorder, tree, backend, fired, stopped=stopped, error=error)
+    for name, remark in backend.remarks(tree.modules).items():
+        asked = recorder.recording._asked.get(name)
+        if asked is not None and asked._has_calls:
+            asked.why = joined(asked.why, remark)
+
+
+def _explain_sites(
+    recorder: Recorder,
+    tree: ModuleTree,
+    backend: Backend,
+    fired: list[str],
+    *,
+    stopped: bool,
+    error: BaseException | None,
+) -> None:
     silent = {site.record.name for site in recorder._sites if not site.record._has_calls}
     not_kept = recorder._store.not_kept
     tensor = None if recorder._grads or not_kept else backend.tensor
@@ -48,10 +65,6 @@ def explain(
             why = joined(why, record._remark, *doubts, not_kept.get(record.name), _repeats(record))
         if why is not None:
             record.why = why
-    for name, remark in backend.remarks(tree.modules).items():
-        asked = recorder.recording._asked.get(name)
-        if asked is not None and asked._has_calls:
-            asked.why = joined(asked.why, remark)
 
 
 def _of_gradients(calls: list[Call]) -> tuple[int, list[str]]:

@@ -23,8 +23,8 @@ from hookline.hooks.ops import Chosen
 from hookline.hooks.placing import callers_line
 from hookline.hooks.select import ModuleTree, Target
 from hookline.hooks.session import Session, opened
-from hookline.hooks.site_tap import SiteTap
-from hookline.recording.calls import ONE_ARGUMENT, Call, SiteRecord
+from hookline.hooks.site_tap import Entrance, SiteTap
+from hookline.recording.calls import NONE_YET, ONE_ARGUMENT, Call, SiteRecord
 from hookline.recording.explain import explain
 from hookline.recording.keeping import RecordingTarget, facts_of
 from hookline.recording.ops import RecordedOps
@@ -146,6 +146,12 @@ class Recorder(Enterable, Undoing):
         self.left()
         return stopped
 
+    def _all_is_well(self, fired: int) -> bool:
+        """Whether nothing is to be said of any site: all were called, all calls got gradients."""
+        store = self._store
+        whole = self._grads and fired == len(self._sites) and store.heard == next(self._ends)
+        return whole and not store.is_remarkable and not store.not_kept
+
     def copy_by(self, copy: Callable[[Any], Any]) -> None:
         """Has values be copied by another function; for recordings that nobody writes to."""
         self._store.copy_by(copy)
@@ -176,9 +182,9 @@ class Recorder(Enterable, Undoing):
             for site in self._sites:
                 site.record._no_param_grads = framework.unsupported("param_grads")
             return
-        heard = [(site.record.name, site.target.module, site.record._take_param_grad) for site in self._sites]
         for site in self._sites:
             site.record._expect_param_grads()
+        heard = ((site.record.name, site.target.module, site.record._take_param_grad) for site in self._sites)
         self._backend.hear_parameters(self, heard, Label("record", "recording of parameter gradients", "", line))
 
 
@@ -275,11 +281,12 @@ class _FullRecorder(SiteTap, _SiteRecorder):
         self.needs = recorder._needs_after
 
     def forget_calls_under_way(self) -> None:
-        self.pending.drained()
+        self.drained()
 
     def placements(self) -> list[Placement]:
         module = self.target.module
-        return [Placement(module, self.entrance(None, self.recorder._needs)), Placement(module, self)]
+        entrance = Entrance(self, None, self.recorder._needs, Rank.OBSERVE)
+        return [Placement(module, entrance), Placement(module, self)]
 
     def begin(self, module: Any, args: Any, kwargs: Any) -> tuple[Call | None, Listening | None] | None:
         recorder = self.recorder
@@ -293,22 +300,22 @@ class _FullRecorder(SiteTap, _SiteRecorder):
         if recorder._grads:
             tensor = recorder._tensor
             call.sequence = recorder._sequence_number()
-            listener = recorder._listener(call._take_input_grad, call._take_output_grad, self.memory)
-            listener.on_doubt, listener.on_both = call._note_doubt, call._take_both
+            listener = recorder._listener(call, self.memory)
             single = len(args) == 1 and not kwargs and type(args[0]) is tensor
             call._template_in = ONE_ARGUMENT if single else slotted((args, kwargs), tensor)[0]
-            call._grads_in, call._grads_out = {}, {}
+            call._grads_in = call._grads_out = NONE_YET
         return call, listener
 
     def _begin_again(self) -> tuple[None, Listening] | None:
         """The beginning of a call that repeats an earlier one."""
         recorder, backend = self.recorder, self.recorder._backend
         self.record._repeats += 1
+        self.store.is_remarkable = True
         begun = sorted(self.record.calls, key=attrgetter("order"))  # a module that calls itself ends otherwise
         earlier = backend.recomputed(begun) if recorder._grads else None
         if earlier is None:
             return None
-        return None, backend.listener(earlier._take_input_grad, earlier._take_output_grad, None)
+        return None, backend.listener(earlier, None)
 
     def end(self, call: Call | None, passage: Listening | None, output: Any, number: int, references: int) -> Any:
         new = output if passage is None else passage.leave(output, number, references)
@@ -317,9 +324,12 @@ class _FullRecorder(SiteTap, _SiteRecorder):
         recorder, record, store = self.recorder, self.record, self.store
         single = type(output) is recorder._tensor
         if passage is not None:
-            call._template_out = ONE if single else slotted(output, recorder._tensor)[0]
+            if single:
+                call._template_out = ONE
+            else:
+                call._template_out, store.is_remarkable = slotted(output, recorder._tensor)[0], True
             if passage.remark is not None:
-                record._remark = passage.remark
+                record._remark, store.is_remarkable = passage.remark, True
         if single and store.copy is not None:
             call._output = store.copy(output)
         else:

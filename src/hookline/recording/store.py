@@ -27,6 +27,10 @@ class Store:
     ) -> None:
         self.open = True
         self.backward_ran = False
+        self.heard = 0
+        """How many calls got a gradient of their output."""
+        self.is_remarkable = False
+        """Whether there may be more to say of a call than that it was recorded, with its gradients."""
         self.not_kept: dict[str, str] = {}  # by site: what went wrong there
         self.budget = budget
         self.recording: Callable[[], Any] | None = None  # weak: the recording holds its store

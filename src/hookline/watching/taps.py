@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property, partial
 from sys import getrefcount
 from typing import TYPE_CHECKING, Any
@@ -80,7 +81,7 @@ class SiteWatcher:
         visit.number, self.ended = self.ended, self.ended + 1
         self.fired += 1
 
-    def hear(self, key: Key, numbers: list[int], grad: Any) -> None:
+    def hear(self, key: Key, numbers: Sequence[int], grad: Any) -> None:
         if self.watch.is_open:
             self.heard += 1
             self.reduce(key, grad, scaled=self.watch.is_scaled)
@@ -132,6 +133,30 @@ class OutputWatcher(SiteWatcher, Tap):  # type: ignore[override]  # of its label
         return None if new is output else new
 
 
+class _HeardCall:
+    """Has the gradients of one call reduced."""
+
+    __slots__ = ("_mode", "_visit", "_watcher")
+
+    def __init__(self, watcher: SiteWatcher, visit: Visit, mode: str) -> None:
+        self._watcher, self._visit, self._mode = watcher, visit, mode
+
+    def _hear_input(self, numbers: Sequence[int], grad: Any) -> None:
+        watcher = self._watcher
+        watcher.hear(Key(watcher.target.name, "grad_input", self._visit, self._mode), numbers, grad)
+
+    def _hear_output(self, numbers: Sequence[int], grad: Any) -> None:
+        watcher = self._watcher
+        watcher.hear(Key(watcher.target.name, "grad_output", self._visit, self._mode), numbers, grad)
+
+    def _hear_both(self, grad_output: Any, grad_input: Any) -> None:
+        self._hear_output((), grad_output)
+        self._hear_input((), grad_input)
+
+    def _hear_doubt(self, sentence: str) -> None:
+        """A watch has no values that could be another place's."""
+
+
 class FullWatcher(SiteTap, SiteWatcher):
     """Reduces inputs as well, and the gradients of these."""
 
@@ -147,7 +172,7 @@ class FullWatcher(SiteTap, SiteWatcher):
         self._entrance = self.entrance(self.label, self.needs)
 
     def forget_calls_under_way(self) -> None:
-        self.pending.drained()
+        self.drained()
 
     def placements(self) -> list[Placement]:
         return [Placement(self.target.module, self._entrance), Placement(self.target.module, self)]
@@ -162,11 +187,7 @@ class FullWatcher(SiteTap, SiteWatcher):
             self.reduce(key, (args, kwargs))
         listener = None
         if watch.grads:
-            listener = watch.backend.listener(
-                partial(self.hear, key._replace(kind="grad_input")),
-                partial(self.hear, key._replace(kind="grad_output")),
-                self.memory,
-            )
+            listener = watch.backend.listener(_HeardCall(self, visit, key.mode), self.memory)
         return (None if repeated else key, visit), listener
 
     def end(self, call: _Call, passage: Listening | None, output: Any, number: int, references: int) -> Any:

@@ -232,17 +232,19 @@ def test_a_call_of_another_thread_is_looked_up():
 def test_without_a_compiler_all_calls_are_looked_up_and_gradients_are_the_same():
     code = (
         "import importlib.util as u; find = u.find_spec\n"
-        "u.find_spec = lambda name, *a: None if name.endswith('_simple') else find(name, *a)\n"
+        "u.find_spec = lambda name, *a: None if name.endswith(('_simple', '_under_way')) else find(name, *a)\n"
         "import hookline, torch; from torch import nn\n"
         "from hookline.backends.torch.grads.marks import looked_up\n"
         "m, x, seen = nn.Sequential(nn.Tanh(), nn.Tanh()), torch.zeros(2, requires_grad=True), []\n"
         "with (hookline.record(m, grads=True) as rec,\n"
         "      hookline.register_backward_hook(m, lambda m, i, o: seen.append(i[0].tolist()), '*')):\n"
         "    out = m(x); dear = looked_up.alive() is not None; out.sum().backward()\n"
+        "from hookline.hooks.site_tap import CallsUnderWay as kind\n"
+        "print(kind.__name__)\n"
         "print(dear, rec['0'].grad_input[0].tolist(), rec['1'].grad_output.tolist(), seen, x.grad.tolist())"
     )
     ones = [1.0, 1.0]
-    assert printed(code) == f"True {ones} {ones} {[ones, ones]} {ones}"
+    assert printed(code) == f"CallsUnderWayByPython\nTrue {ones} {ones} {[ones, ones]} {ones}"
 
 
 def printed(code):

@@ -27,7 +27,7 @@ from hookline.backends.mindspore import (
 )
 from hookline.backends.mindspore.constructs import replace_construct
 from hookline.backends.nouns import Tensor
-from hookline.backends.protocol import Backend, GradSink, JointSink
+from hookline.backends.protocol import Asked, Backend
 from hookline.backends.tap import FunctionTap, Label
 from hookline.backends.undoing import Undoing
 
@@ -78,8 +78,8 @@ class MindSporeBackend(IdentityGradients, DescribeByRunning, Defaults):
     random_input = staticmethod(describe.random_input)
     tensor_fact = staticmethod(describe.tensor_fact)
 
-    def joined_inputs(self, sink: JointSink, on_output: GradSink, memory: Any) -> Passage:
-        return gradients.JoinedInputs(self, sink, on_output)
+    def joined_inputs(self, sink: Asked, memory: Any) -> Passage:
+        return gradients.JoinedInputs(self, sink._ask, sink._hear_output)
 
     def is_model(self, thing: Any) -> bool:
         return isinstance(thing, nn.Cell)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any
 
 import mxnet
@@ -43,7 +44,7 @@ from hookline.backends.mxnet import (
 from hookline.backends.mxnet.unseen import unseen
 from hookline.backends.nouns import Model, Module, Tensor, Tree
 from hookline.backends.operators import Operator
-from hookline.backends.protocol import Backend, GradSink, Label
+from hookline.backends.protocol import Backend, Label, Told
 
 
 class MxnetBackend(IdentityGradients, DescribeByRunning, Defaults):
@@ -118,12 +119,13 @@ class MxnetBackend(IdentityGradients, DescribeByRunning, Defaults):
     def joint_tap(self, tensors: list[Any], fn: Callable[[list[Any]], list[Any] | None]) -> list[Any]:
         return gradients.joined(tensors, fn)
 
-    def listener(self, on_input: GradSink, on_output: GradSink, memory: Any) -> Passage:
+    def listener(self, sink: Told, memory: Any) -> Passage:
         def counted(numbers: Sequence[int], grad: Tensor) -> Any:
             memory.count += 1
-            return on_output(numbers, grad)
+            sink._hear_output(numbers, grad)
 
-        return super().listener(on_input, on_output if memory is None else counted, memory)
+        on_output = sink._hear_output if memory is None else counted
+        return Passage(self, partial(self.heard_at, sink=sink._hear_input), on_output)
 
     def operator_names(self) -> tuple[Operator, ...]:
         return tuple(Operator(name) for name in compat.operator_names())

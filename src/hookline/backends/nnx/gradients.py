@@ -16,7 +16,7 @@ from hookline.backends.nnx.compat import in_forward_mode, is_symbolic_zero, trac
 from hookline.backends.nnx.leaves import Array, NotSent, is_float
 from hookline.backends.nnx.replay import Ear, hearing
 from hookline.backends.nouns import Tensor, Tree
-from hookline.backends.protocol import GradSink, JointSink
+from hookline.backends.protocol import Asked, GradSink, JointSink, Told
 from hookline.errors import Unsupported
 
 Backward = Callable[[list[Any], list[Any]], "list[Any] | None"]
@@ -94,11 +94,11 @@ class NNXGradients(IdentityGradients):
         hearing(Ear(None, sink))
         return output
 
-    def listener(self, on_input: GradSink, on_output: GradSink, memory: Any) -> Any:
-        return hearing(Ear(on_input, on_output))
+    def listener(self, sink: Told, memory: Any) -> Any:
+        return hearing(Ear(sink._hear_input, sink._hear_output))
 
-    def joined_inputs(self, sink: JointSink, on_output: GradSink, memory: Any) -> Any:
-        return _JoinedInputs(self, sink, on_output)
+    def joined_inputs(self, sink: Asked, memory: Any) -> Any:
+        return _JoinedInputs(self, sink._ask, sink._hear_output)
 
 
 class _JoinedInputs:

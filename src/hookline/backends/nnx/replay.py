@@ -27,8 +27,6 @@ class Ear:
     """Waits for the gradients of one call."""
 
     remark: str | None = None
-    on_doubt: Callable[[str], None] | None = None
-    on_both: Callable[..., Any] | None = None
 
     def __init__(self, on_input: GradSink | None, on_output: GradSink) -> None:
         self._sinks = {"input": on_input, "output": on_output}

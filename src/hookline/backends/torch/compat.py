@@ -270,15 +270,16 @@ def listen(tensor: torch.Tensor, fn: Callable[[torch.Tensor], Any]) -> None:
     node._register_hook_dict(tensor)
 
 
-def listen_to_leaf(parameter: torch.nn.Parameter, tap: Callable[[torch.Tensor], Any], number: int) -> None:
-    """The same as `listen` for a parameter, under a number from `fresh_hook_id`."""
-    if parameter._backward_hooks is None:
-        parameter._backward_hooks = OrderedDict()  # torch looks into it in each backward from now on
-    parameter._backward_hooks[number] = tap
+def hooks_of_leaf(parameter: torch.nn.Parameter) -> dict[int, Any]:
+    """The hooks on the gradient of a parameter: an entry is as `listen`, under a number from `fresh_hook_id`."""
+    hooks = parameter._backward_hooks
+    if hooks is None:
+        hooks = parameter._backward_hooks = OrderedDict()  # torch looks into it in each backward from now on
+    return hooks
 
 
 def take_off_leaf(parameter: torch.Tensor, tap: Any, number: int) -> None:
-    """Takes back what `listen_to_leaf` did; a second time does nothing."""
+    """Takes an entry of `hooks_of_leaf` off; a second time does nothing."""
     hooks = parameter._backward_hooks
     if hooks and hooks.get(number) is tap:
         hooks.pop(number, None)
@@ -625,7 +626,8 @@ def forget_compiled(module: torch.nn.Module) -> None:
 
 def uncompiled(module: torch.nn.Module) -> torch.nn.Module:
     """What torch.compile wrapped; any other module itself."""
-    if module._compiled_call_impl is None and type(module).__name__ != "OptimizedModule":  # not `compiled`
+    # As `compiled`, written out: every module of a model is asked whenever something is attached.
+    if module._compiled_call_impl is None and type(module).__name__ != "OptimizedModule":
         return module
     return getattr(module, "_orig_mod", module)
 

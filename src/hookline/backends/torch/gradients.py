@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
-from hookline.backends.protocol import GradSink, Joining, JointSink, Listening
+from hookline.backends.protocol import Asked, GradSink, Joining, JointSink, Listening, Told
 from hookline.backends.torch.compiled.tickets import GraphPassage, looks
 from hookline.backends.torch.engine import EngineRun, observe_backwards
 from hookline.backends.torch.grads.backward import Backward
@@ -17,12 +17,10 @@ from hookline.backends.torch.grads.passages import Passage
 from hookline.backends.undoing import stacked
 
 
-def listener(on_input: GradSink, on_output: GradSink, memory: Any) -> Listening:
+def listener(sink: Told, memory: Any) -> Listening:
     if looks.ticket is not None:
-        return GraphPassage(on_input, None, on_output)
-    passage = Passage()
-    passage.on_input, passage.on_output = on_input, on_output
-    return passage
+        return GraphPassage(sink._hear_input, None, sink._hear_output)
+    return Passage(sink)
 
 
 def heard(output: Any, sink: GradSink, call: int, references: int) -> Any:
@@ -34,12 +32,10 @@ def heard(output: Any, sink: GradSink, call: int, references: int) -> Any:
     return passage.leave(output, call, references)
 
 
-def joined_inputs(sink: JointSink, on_output: GradSink, memory: Any) -> Joining:
+def joined_inputs(sink: Asked, memory: Any) -> Joining:
     if looks.ticket is not None:
-        return GraphPassage(None, sink, on_output)
-    passage = Passage()
-    passage.joint_in, passage.on_output = sink, on_output
-    return passage
+        return GraphPassage(None, sink._ask, sink._hear_output)
+    return Passage(sink, True)
 
 
 def joined(output: Any, sink: JointSink, call: int, references: int) -> Any:

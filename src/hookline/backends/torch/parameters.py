@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -17,7 +17,7 @@ from hookline.backends.torch.compat import (
     as_plain_tensors,
     current_node,
     fresh_hook_id,
-    listen_to_leaf,
+    hooks_of_leaf,
     node_number,
     note_hook,
     take_off_leaf,
@@ -50,11 +50,11 @@ class _Heard:
     def __init__(self) -> None:
         self._entries: list[tuple[weakref.ref[torch.Tensor], int, Tap]] = []
 
-    def put(self, sites: Sequence[HeardSite], label: Label) -> list[tuple[torch.Tensor, Tap]]:
+    def put(self, sites: Iterable[HeardSite], label: Label) -> list[tuple[torch.Tensor, Tap]]:
         """Places a tap on each own parameter of the sites; returns those that torch itself has to place."""
         number = fresh_hook_id()
         left: list[tuple[torch.Tensor, Tap]] = []
-        seen: set[int] = set()  # a parameter may be of several modules
+        note = self._entries.append
         for site, module, sink in sites:
             for name, parameter in _own_parameters(module):
                 if not parameter.requires_grad:
@@ -63,10 +63,10 @@ class _Heard:
                 if type(parameter) is not nn.Parameter:
                     left.append((parameter, tap))
                     continue
-                key = number if id(parameter) not in seen else fresh_hook_id()
-                seen.add(id(parameter))
-                self._entries.append((weakref.ref(parameter), key, tap))
-                listen_to_leaf(parameter, tap, key)
+                hooks = hooks_of_leaf(parameter)
+                key = number if number not in hooks else fresh_hook_id()  # it may be of several modules
+                note((weakref.ref(parameter), key, tap))
+                hooks[key] = tap
         return left
 
     def remove(self) -> None:
@@ -76,7 +76,7 @@ class _Heard:
         self._entries.clear()
 
 
-def hear_parameters(undoing: Undoing, sites: Sequence[HeardSite], label: Label) -> None:
+def hear_parameters(undoing: Undoing, sites: Iterable[HeardSite], label: Label) -> None:
     """Calls `sink(name, grad)` for each of the modules' own parameters in every backward.
 
     A lazy module's parameters are the same tensors once they have a size, and keep their hooks.
@@ -92,9 +92,13 @@ def hear_parameters(undoing: Undoing, sites: Sequence[HeardSite], label: Label) 
 def _own_parameters(module: nn.Module) -> Iterable[tuple[str, torch.Tensor]]:
     if type(module).named_parameters is not nn.Module.named_parameters:
         return module.named_parameters(recurse=False)
-    if not module._parameters:
+    own = module._parameters
+    if not own:
         return ()
-    return {id(one): (name, one) for name, one in reversed(module._parameters.items()) if one is not None}.values()
+    found = [(name, one) for name, one in own.items() if one is not None]
+    if len(found) > 1 and len({id(one) for _, one in found}) < len(found):  # one under several names: the first
+        return {id(one): (name, one) for name, one in reversed(found)}.values()
+    return found
 
 
 def hear_accumulated(

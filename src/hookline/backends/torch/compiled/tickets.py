@@ -8,7 +8,7 @@ graph's own saved tensors do, so nothing is left over of a call that has no back
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -74,8 +74,6 @@ class GraphPassage:
     """
 
     remark: str | None = None
-    on_doubt: Callable[[str], None] | None = None
-    on_both: Callable[..., Any] | None = None
 
     def __init__(self, on_input: GradSink | None, joint: JointSink | None, on_output: GradSink) -> None:
         self._on_input, self._joint, self._on_output = on_input, joint, on_output

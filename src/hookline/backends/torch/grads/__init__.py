@@ -11,5 +11,5 @@ ledgers.py   for each edge, who sends what
 graph.py     the nodes that one backward may run
 births.py    which node's backward made a node
 marks.py     what is kept in the metadata of nodes
-threads.py   what each thread knows of its calls
+threads.py   what each thread knows of its calls; thread_facts.py, the same where no C was compiled
 """

@@ -34,10 +34,24 @@ static int set_entered(PyObject *object, PyObject *edge, void *closure) {
     return 0;
 }
 
-#define OBJECTS(action)                                                                                              \
-    action(on_input) action(on_output) action(on_both) action(joint_in) action(joint_out) action(on_doubt)            \
-        action(remark) action(span) action(marks) action(inputs) action(outputs) action(numbers) action(sent)         \
-            action(entered_node)
+/* Two numbers as a tuple, at their place in an object. */
+static PyObject *get_pair(PyObject *object, void *offset) {
+    long long *pair = (long long *)((char *)object + (size_t)offset);
+    return Py_BuildValue("(LL)", pair[0], pair[1]);
+}
+
+static int set_pair(PyObject *object, PyObject *value, void *offset) {
+    long long *pair = (long long *)((char *)object + (size_t)offset);
+    if (value == NULL || !PyTuple_Check(value)) {
+        PyErr_SetString(PyExc_TypeError, "expected a tuple of two numbers");
+        return -1;
+    }
+    return PyArg_ParseTuple(value, "LL", &pair[0], &pair[1]) ? 0 : -1;
+}
+
+#define OBJECTS(action)                                                                                         \
+    action(sink) action(on_output) action(joint_out) action(remark) action(marks) action(inputs) action(outputs) \
+        action(numbers) action(sent) action(entered_node)
 
 static int traverse(PyObject *object, visitproc visit, void *arg) {
     Simple *self = (Simple *)object;
@@ -63,17 +77,21 @@ static void dealloc(PyObject *object) {
 }
 
 static PyObject *made(PyTypeObject *kind, PyObject *args, PyObject *kwargs) {
-    (void)args;
-    (void)kwargs;
-    Simple *self = (Simple *)PyType_GenericAlloc(kind, 0);
+    PyObject *sink = NULL, *joint = NULL;
+    if (kwargs != NULL || !PyArg_UnpackTuple(args, "Simple", 0, 2, &sink, &joint)) {
+        return kwargs == NULL ? NULL : PyErr_Format(PyExc_TypeError, "Simple: expected a sink and whether it asks");
+    }
+    int asks = joint == NULL ? 0 : PyObject_IsTrue(joint);
+    Simple *self = asks < 0 ? NULL : (Simple *)PyType_GenericAlloc(kind, 0);
     if (self == NULL) {
         return NULL;
     }
     PyObject *empty = PyTuple_New(0);
+    Py_XINCREF(self->sink = sink);
+    self->joint = (char)asks;
     Py_XINCREF(empty);
     self->inputs = self->outputs = empty;
     Py_XINCREF(self->numbers = told[ONLY]);
-    Py_XINCREF(self->span = told[NO_SPAN]);
     self->simple = 1;
     self->told_in = -2; /* no backward has this number */
     return (PyObject *)self;
@@ -83,17 +101,18 @@ static PyObject *made(PyTypeObject *kind, PyObject *args, PyObject *kwargs) {
 #define OF_KIND(name, kind) {#name, kind, offsetof(Simple, name), 0, NULL},
 
 static PyMemberDef members[] = {
-    OBJECT(on_input) OBJECT(on_output) OBJECT(on_both) OBJECT(joint_in) OBJECT(joint_out) OBJECT(on_doubt)
-    OBJECT(remark) OBJECT(span) OBJECT(marks) OBJECT(inputs) OBJECT(outputs) OBJECT(numbers) OBJECT(sent)
+    OBJECT(sink) OBJECT(on_output) OBJECT(joint_out) OBJECT(remark) OBJECT(marks) OBJECT(inputs) OBJECT(outputs)
+    OBJECT(numbers) OBJECT(sent)
     OF_KIND(told_in, T_LONGLONG) OF_KIND(start, T_LONGLONG) OF_KIND(group, T_LONGLONG)
     OF_KIND(before, T_LONGLONG) OF_KIND(output_nr, T_LONGLONG)
     OF_KIND(live, T_INT) OF_KIND(places_in, T_INT) OF_KIND(places_out, T_INT)
-    OF_KIND(simple, T_BOOL) OF_KIND(by_ledger, T_BOOL) OF_KIND(mixed, T_BOOL) OF_KIND(of_leaf, T_BOOL)
+    OF_KIND(joint, T_BOOL) OF_KIND(simple, T_BOOL) OF_KIND(by_ledger, T_BOOL) OF_KIND(mixed, T_BOOL) OF_KIND(of_leaf, T_BOOL)
     {NULL, 0, 0, 0, NULL},
 };
 
 static PyGetSetDef computed[] = {
     {"entered", get_entered, set_entered, NULL, NULL},
+    {"span", get_pair, set_pair, NULL, (void *)offsetof(Simple, span)},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
@@ -130,6 +149,81 @@ static PyType_Spec spec = {
     slots,
 };
 
+/* What a thread knows. */
+
+static PyObject *get_known(PyObject *object, void *closure) {
+    (void)closure;
+    Here *self = (Here *)object;
+    if (self->known != NULL) {
+        Py_INCREF(self->known);
+        return self->known;
+    }
+    return self->only == NULL ? PyTuple_New(0) : Py_BuildValue("(N)", PyLong_FromVoidPtr(self->only));
+}
+
+static int set_known(PyObject *object, PyObject *value, void *closure) {
+    (void)closure;
+    Py_XINCREF(value);
+    put(&((Here *)object)->known, value);
+    ((Here *)object)->only = NULL;
+    return 0;
+}
+
+static void here_dealloc(PyObject *object) {
+    PyTypeObject *kind = Py_TYPE(object);
+    put(&((Here *)object)->known, NULL);
+    put(&((Here *)object)->handed_on, NULL);
+    PyObject_Free(object);
+    Py_DECREF(kind);
+}
+
+#define OF_HERE(name, kind) {#name, kind, offsetof(Here, name), 0, NULL},
+
+static PyMemberDef here_members[] = {
+    OF_HERE(call, T_LONGLONG) OF_HERE(group, T_LONGLONG) OF_HERE(looked_up, T_LONGLONG) OF_HERE(marked, T_LONGLONG)
+    OF_HERE(looking, T_LONGLONG) OF_HERE(is_main, T_BOOL) OF_HERE(handed_on, T_OBJECT)
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyGetSetDef here_computed[] = {
+    {"known", get_known, set_known, NULL, NULL},
+    {"span", get_pair, set_pair, NULL, (void *)offsetof(Here, span)},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyType_Slot here_slots[] = {
+    {Py_tp_doc, "What a thread knows of its calls."},
+    {Py_tp_new, (void *)PyType_GenericNew},
+    {Py_tp_dealloc, (void *)here_dealloc},
+    {Py_tp_members, (void *)here_members},
+    {Py_tp_getset, (void *)here_computed},
+    {0, NULL},
+};
+
+static PyType_Spec here_spec = {
+    "hookline.backends.torch.grads._simple.Here", sizeof(Here), 0, Py_TPFLAGS_DEFAULT, here_slots,
+};
+
+static PyMemberDef several_members[] = {
+    {"several", T_BOOL, offsetof(Several, several), 0, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyType_Slot several_slots[] = {
+    {Py_tp_doc, "Whether calls come from several threads."},
+    {Py_tp_new, (void *)PyType_GenericNew},
+    {Py_tp_members, (void *)several_members},
+    {0, NULL},
+};
+
+static PyType_Spec several_spec = {
+    "hookline.backends.torch.grads._simple.Several",
+    sizeof(Several),
+    0,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
+    several_slots,
+};
+
 /* bind(**told): what there is of torch and of hookline, by the names above. */
 static PyObject *bind(PyObject *module, PyObject *args, PyObject *kwargs) {
     (void)module;
@@ -137,6 +231,9 @@ static PyObject *bind(PyObject *module, PyObject *args, PyObject *kwargs) {
         PyObject *value = kwargs == NULL ? NULL : PyDict_GetItemString(kwargs, told_names[i]);
         if (value == NULL || PyTuple_Size(args) != 0) {
             return PyErr_Format(PyExc_TypeError, "bind: expected %s, by name", told_names[i]);
+        }
+        if (i == THREADS && !PyObject_TypeCheck(value, (PyTypeObject *)several_type)) {
+            return PyErr_Format(PyExc_TypeError, "bind: expected threads that are a Several");
         }
         Py_INCREF(value);
         put(&told[i], value);
@@ -153,6 +250,18 @@ static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, "_simple", NULL, -1, functions, NULL, NULL, NULL, NULL,
 };
 
+/* Makes a type and adds it; `kept`, if it is no NULL, gets a reference of its own. */
+static int added(PyObject *module, const char *name, PyType_Spec *made_of, PyObject **kept) {
+    PyObject *type = PyType_FromModuleAndSpec(module, made_of, NULL);
+    int result = type == NULL ? -1 : PyModule_AddObjectRef(module, name, type);
+    if (kept != NULL && result == 0) {
+        Py_INCREF(type);
+        put(kept, type);
+    }
+    Py_XDECREF(type);
+    return result;
+}
+
 PyMODINIT_FUNC PyInit__simple(void) {
     for (int i = 0; i < NAMES; i++) {
         if (names[i] == NULL && (names[i] = PyUnicode_InternFromString(name_texts[i])) == NULL) {
@@ -160,10 +269,9 @@ PyMODINIT_FUNC PyInit__simple(void) {
         }
     }
     PyObject *module = PyModule_Create(&definition);
-    PyObject *type = module == NULL ? NULL : PyType_FromModuleAndSpec(module, &spec, NULL);
-    if (type == NULL || PyModule_AddObjectRef(module, "Simple", type) < 0) {
+    if (module == NULL || added(module, "Simple", &spec, NULL) < 0 || added(module, "Here", &here_spec, &here_type) < 0 ||
+        added(module, "Several", &several_spec, &several_type) < 0) {
         Py_CLEAR(module);
     }
-    Py_XDECREF(type);
     return module;
 }

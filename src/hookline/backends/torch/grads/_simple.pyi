@@ -1,19 +1,29 @@
-from collections.abc import Callable
 from typing import Any
 
 from hookline.backends.nouns import GradSink, JointSink
 from hookline.backends.torch.grads.leaves import Edge
 from hookline.backends.torch.grads.ports import Port
 from hookline.backends.torch.grads.simple import Sent
-from hookline.backends.torch.grads.threads import Here
+
+class Here:
+    call: int
+    group: int
+    looked_up: int
+    marked: int
+    looking: int
+    span: tuple[int, int]
+    known: tuple[int, ...]
+    handed_on: tuple[int, int, int] | None
+    is_main: bool
+
+class Several:
+    several: bool
 
 class Simple:
-    on_input: GradSink | None
+    sink: Any
     on_output: GradSink | None
-    on_both: Callable[[Any, Any], Any] | None
-    joint_in: JointSink | None
     joint_out: JointSink | None
-    on_doubt: Callable[[str], None] | None
+    joint: bool
     remark: str | None
     marks: Any
     span: tuple[int, int]
@@ -35,6 +45,7 @@ class Simple:
     mixed: bool
     of_leaf: bool
 
+    def __init__(self, sink: Any = None, joint: bool = False, /) -> None: ...
     def enter(self, args: Any, kwargs: Any, /) -> tuple[Any, Any]: ...
     def leave(self, output: Any, call: int, references: int, /) -> Any: ...
     def hear(self, thread: Here, node: Any, output_nr: int, end: int, /) -> bool: ...

@@ -23,6 +23,9 @@ static PyObject *nothing(void) {
     return Py_None;
 }
 
+/* Nothing to go on with, whatever somebody who was told has answered. */
+static PyObject *said(PyObject *answer) { return done(answer) < 0 ? NULL : nothing(); }
+
 /* What to go on with, of `answer`, which is taken: None, or a list of one gradient. */
 static PyObject *answered(PyObject *answer, PyObject *grads, Py_ssize_t index, PyObject *shown) {
     if (answer == NULL || answer == Py_None) {
@@ -36,6 +39,14 @@ static PyObject *answered(PyObject *answer, PyObject *grads, Py_ssize_t index, P
     Py_XDECREF(other);
     Py_DECREF(answer);
     return result;
+}
+
+/* Tells the gradient of the only output; -1: an exception is set. */
+static int told_output(Simple *self, PyObject *came) {
+    if (is_set(self->on_output)) {
+        return done(PyObject_CallFunctionObjArgs(self->on_output, self->numbers, came, NULL));
+    }
+    return done(PyObject_CallMethodObjArgs(self->sink, names[HEAR_OUTPUT], self->numbers, came, NULL));
 }
 
 /* What is told or asked of the gradients of inputs; `came`, if it is no NULL, is that of the output, told as well. */
@@ -53,29 +64,26 @@ static PyObject *told_inputs(Simple *self, PyObject *grads, PyObject *came) {
     }
     int plain = sent == 1 && numbers == told[ONLY] && self->places_in == 1 && grad != Py_None;
     /* The very tuple: another one of the same numbers is that of a structure with one tensor. */
-    if (came != NULL && !(plain && self->numbers == told[ONLY] && is_set(self->on_both))) {
-        if (done(PyObject_CallFunctionObjArgs(self->on_output, self->numbers, came, NULL)) < 0) {
+    if (came != NULL && !(plain && self->numbers == told[ONLY])) {
+        if (told_output(self, came) < 0) {
             return NULL;
         }
         came = NULL;
     }
-    if (sent == 0 && !is_set(self->joint_in)) {
-        return nothing();
-    }
-    if (!is_set(self->joint_in) && sent > 1) {
-        return PyObject_CallMethodObjArgs(object, names[TOLD_SEVERAL], grads, NULL);
-    }
-    if (is_set(self->joint_in) && !plain) {
-        return PyObject_CallMethodObjArgs(object, names[ASKED_INPUTS], grads, NULL);
-    }
-    if (!is_set(self->joint_in) && came == NULL) {
-        if (grad != Py_None && done(PyObject_CallFunctionObjArgs(self->on_input, numbers, grad, NULL)) < 0) {
-            return NULL;
+    if (!self->joint) {
+        if (sent > 1) {
+            return PyObject_CallMethodObjArgs(object, names[TOLD_SEVERAL], grads, NULL);
         }
-        return nothing();
+        if (came != NULL) {
+            return said(PyObject_CallMethodObjArgs(self->sink, names[HEAR_BOTH], came, grad, NULL));
+        }
+        if (sent == 0 || grad == Py_None) {
+            return nothing();
+        }
+        return said(PyObject_CallMethodObjArgs(self->sink, names[HEAR_INPUT], numbers, grad, NULL));
     }
-    if (!is_set(self->joint_in)) {
-        return done(PyObject_CallFunctionObjArgs(self->on_both, came, grad, NULL)) < 0 ? NULL : nothing();
+    if (!plain) {
+        return PyObject_CallMethodObjArgs(object, names[ASKED_INPUTS], grads, NULL);
     }
     PyObject *shown = grad, *answer;
     Py_INCREF(shown);
@@ -86,10 +94,10 @@ static PyObject *told_inputs(Simple *self, PyObject *grads, PyObject *came) {
         }
     }
     if (came != NULL) {
-        answer = PyObject_CallFunctionObjArgs(self->on_both, came, shown, NULL);
+        answer = PyObject_CallMethodObjArgs(self->sink, names[HEAR_BOTH], came, shown, NULL);
     } else {
         PyObject *list = Py_BuildValue("[O]", shown);
-        answer = list == NULL ? NULL : PyObject_CallFunctionObjArgs(self->joint_in, list, NULL);
+        answer = list == NULL ? NULL : PyObject_CallMethodObjArgs(self->sink, names[ASK], list, NULL);
         Py_XDECREF(list);
     }
     PyObject *result = answered(answer, grads, index, shown);
@@ -131,10 +139,7 @@ static PyObject *tell_output(PyObject *object, PyObject *const *args, Py_ssize_t
         return nothing_or_error();
     }
     self->told_in = asked(GRAPH_TASK, &failed);
-    if (failed || done(PyObject_CallFunctionObjArgs(self->on_output, self->numbers, came, NULL)) < 0) {
-        return NULL;
-    }
-    return nothing();
+    return failed || told_output(self, came) < 0 ? NULL : nothing();
 }
 
 /* After the only node that feeds inputs: what it sends to them, or what is to be sent instead. */

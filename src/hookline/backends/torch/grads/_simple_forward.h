@@ -6,17 +6,18 @@ static PyObject *enter(PyObject *object, PyObject *const *given, Py_ssize_t coun
         PyErr_SetString(PyExc_TypeError, "enter: expected args and kwargs");
         return NULL;
     }
-    PyObject *args = given[0], *kwargs = given[1], *thread = PyObject_GetAttr(told[HERE], names[NOW]);
+    PyObject *args = given[0], *kwargs = given[1];
+    Here *thread = here_now();
     if (thread == NULL || note_thread(thread) < 0) {
-        Py_XDECREF(thread);
+        Py_XDECREF((PyObject *)thread);
         return NULL;
     }
     int failed = 0;
-    self->before = number_at(thread, LOOKED_UP, &failed);
-    Py_DECREF(thread);
+    self->before = thread->looked_up;
+    Py_DECREF((PyObject *)thread);
     int single = PyTuple_CheckExact(args) && PyTuple_Size(args) == 1 && PyDict_CheckExact(kwargs) &&
                  PyDict_Size(kwargs) == 0 && (PyObject *)Py_TYPE(PyTuple_GetItem(args, 0)) == told[TENSOR];
-    if (!failed && single && !is_at(told[THREADS], SEVERAL, &failed) && !failed) {
+    if (single && !are_several()) {
         PyObject *leaf = PyTuple_GetItem(args, 0), *node = node_of(leaf);
         if (node != NULL && node != Py_None) {
             self->entered_nr = number_at(leaf, OUTPUT_NR, &failed);
@@ -134,13 +135,12 @@ static int hook_on(PyObject *node, int registers, PyObject *self, int method) {
 }
 
 /* Hooks on the node of the only output, and on that which feeds inputs; 0 if it is not so simple. */
-static int hear(Simple *self, PyObject *thread, PyObject *node, long long end) {
+static int hear(Simple *self, Here *thread, PyObject *node, long long end) {
     int failed = 0;
     PyObject *object = (PyObject *)self;
-    long long number = number_of(node, &failed), marked = number_at(thread, MARKED, &failed);
-    int several = is_at(told[THREADS], SEVERAL, &failed);
+    long long number = number_of(node, &failed);
     /* A node that is younger than all those has nobody else's port; most are. */
-    if (!failed && (number <= marked || several) &&
+    if (!failed && (number <= thread->marked || are_several()) &&
         is_true(PyObject_CallMethodObjArgs(object, names[IS_CLAIMED], node, NULL), &failed)) {
         return 0;
     }
@@ -156,12 +156,13 @@ static int hear(Simple *self, PyObject *thread, PyObject *node, long long end) {
         if (!is_set(self->joint_out)) {
             return hook_on(node, REGISTER_HOOK, object, TELL_OUTPUT) < 0 ? -1 : 1;
         }
-        if (hook_on(node, REGISTER_PREHOOK, object, ASK_OUTPUT) < 0 || put_number(thread, MARKED, number) < 0) {
+        if (hook_on(node, REGISTER_PREHOOK, object, ASK_OUTPUT) < 0) {
             return -1;
         }
+        thread->marked = number;
         return 1;
     }
-    if (number < self->start || end - self->start > SIMPLE || (is_set(self->joint_in) && inputs > 1) ||
+    if (number < self->start || end - self->start > SIMPLE || (self->joint && inputs > 1) ||
         (self->of_leaf && self->entered_node == NULL)) {
         return 0;
     }
@@ -181,7 +182,7 @@ static int hear(Simple *self, PyObject *thread, PyObject *node, long long end) {
     Py_INCREF(node);
     Found found = {.nodes = {node}, .sender = node, .sent = NULL, .count = 1};
     int result = look_through(self, &found, owner, end);
-    if (result == 1 && is_set(self->joint_in) && found.sent == NULL) {
+    if (result == 1 && self->joint && found.sent == NULL) {
         result = 0;
     }
     if (result == 1) {
@@ -212,28 +213,28 @@ static PyObject *hear_method(PyObject *object, PyObject *const *args, Py_ssize_t
         return NULL;
     }
     Simple *self = (Simple *)object;
+    if (!PyObject_TypeCheck(args[0], (PyTypeObject *)here_type)) {
+        PyErr_SetString(PyExc_TypeError, "hear: expected a Here");
+        return NULL;
+    }
     self->output_nr = PyLong_AsLongLong(args[2]);
     long long end = PyLong_AsLongLong(args[3]);
-    int heard = PyErr_Occurred() ? -1 : hear(self, args[0], args[1], end);
+    int heard = PyErr_Occurred() ? -1 : hear(self, (Here *)args[0], args[1], end);
     return heard < 0 ? NULL : PyBool_FromLong(heard);
 }
 
 /* Notes of a plain call that has left: for later hooks of the same call, and that it is alive. */
-static int noted(Simple *self, PyObject *thread, PyObject *output, PyObject *call, long long end) {
-    int failed = 0;
-    PyObject *id = PyLong_FromVoidPtr(output);
-    PyObject *known = id == NULL ? NULL : PyTuple_Pack(1, id);
-    PyObject *span = Py_BuildValue("(LL)", self->start, end);
-    Py_XDECREF(id);
+static int noted(Simple *self, Here *thread, PyObject *output, long long call, long long end) {
+    thread->only = output;
+    put(&thread->known, NULL);
     self->places_out = 1;
-    self->group = number_at(thread, GROUP, &failed) + 1;
-    failed = failed || known == NULL || span == NULL || put_number(thread, GROUP, self->group) < 0 ||
-             PyObject_SetAttr(thread, names[CALL], call) < 0 || put_number(thread, LOOKING, end) < 0 ||
-             PyObject_SetAttr(thread, names[KNOWN], known) < 0 || PyObject_SetAttr(thread, names[SPAN], span) < 0;
-    Py_XDECREF(known);
-    put(&self->span, span);
+    self->group = ++thread->group;
+    thread->call = call;
+    thread->looking = end;
+    self->span[0] = thread->span[0] = self->start;
+    self->span[1] = thread->span[1] = end;
     PyObject *kind = told[!is_set(self->joint_out) ? EVERY_PASSAGE : REPLACING], *alive, *mark = NULL;
-    if (!failed && (alive = PyObject_GetAttr(kind, names[ALIVE])) != NULL) {
+    if ((alive = PyObject_GetAttr(kind, names[ALIVE])) != NULL) {
         mark = PyObject_CallNoArgs(alive);
         Py_DECREF(alive);
         if (mark == Py_None) {
@@ -249,17 +250,14 @@ static int noted(Simple *self, PyObject *thread, PyObject *output, PyObject *cal
 }
 
 /* 1: it left plainly; 0: it has to leave anyhow. */
-static int leaves_plainly(Simple *self, PyObject *thread, PyObject *const *given) {
-    PyObject *output = given[0], *call = given[1];
+static int leaves_plainly(Simple *self, Here *thread, PyObject *output, long long call, long long references) {
     int failed = 0;
-    if ((PyObject *)Py_TYPE(output) != told[TENSOR] || self->mixed) {
+    if ((PyObject *)Py_TYPE(output) != told[TENSOR] || self->mixed || call == thread->call || are_several() ||
+        (self->start && thread->looked_up != self->before)) {
         return 0;
     }
-    if (PyLong_AsLongLong(call) == number_at(thread, CALL, &failed) || failed ||
-        PyLong_AsLongLong(given[2]) > number_at(told[KEPT], ALONE, &failed) || failed ||
-        is_at(told[THREADS], SEVERAL, &failed) || failed ||
-        (self->start && number_at(thread, LOOKED_UP, &failed) != self->before) || failed || !is_followed(&failed)) {
-        return PyErr_Occurred() ? -1 : 0;
+    if (references > number_at(told[KEPT], ALONE, &failed) || failed || !is_followed(&failed)) {
+        return failed ? -1 : 0;
     }
     PyObject *node = node_of(output);
     if (node == NULL || node == Py_None) {
@@ -282,13 +280,14 @@ static PyObject *leave(PyObject *object, PyObject *const *given, Py_ssize_t coun
         PyErr_SetString(PyExc_TypeError, "leave: expected output, call and references");
         return NULL;
     }
-    PyObject *thread = PyObject_GetAttr(told[HERE], names[NOW]);
+    long long call = PyLong_AsLongLong(given[1]), references = PyLong_AsLongLong(given[2]);
+    Here *thread = PyErr_Occurred() ? NULL : here_now();
     if (thread == NULL || (!self->start && note_thread(thread) < 0)) {
-        Py_XDECREF(thread);
+        Py_XDECREF((PyObject *)thread);
         return NULL;
     }
-    int plain = leaves_plainly(self, thread, given);
-    Py_DECREF(thread);
+    int plain = leaves_plainly(self, thread, given[0], call, references);
+    Py_DECREF((PyObject *)thread);
     if (plain < 0) {
         return NULL;
     }

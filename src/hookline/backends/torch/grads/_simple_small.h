@@ -4,12 +4,29 @@ enum { SIMPLE = 16 }; /* a call that makes more nodes is not looked through to f
 
 typedef struct {
     PyObject_HEAD
-    PyObject *on_input, *on_output, *on_both, *joint_in, *joint_out, *on_doubt, *remark, *span, *marks;
+    PyObject *sink, *on_output, *joint_out, *remark, *marks;
     PyObject *inputs, *outputs, *numbers, *sent, *entered_node;
-    long long entered_nr, told_in, start, group, before, output_nr;
+    long long entered_nr, told_in, start, group, before, output_nr, span[2];
     int live, places_in, places_out;
-    char simple, by_ledger, mixed, of_leaf;
+    char joint, simple, by_ledger, mixed, of_leaf;
 } Simple;
+
+/* What a thread knows of its calls: `threads.py` says what each means. */
+typedef struct {
+    PyObject_HEAD
+    PyObject *known, *handed_on;
+    void *only; /* in place of `known`: the one tensor that left */
+    long long call, group, looked_up, marked, looking, span[2];
+    char is_main;
+} Here;
+
+/* Whether calls come from several threads: the base of `threads.Threads`. */
+typedef struct {
+    PyObject_HEAD
+    char several;
+} Several;
+
+static PyObject *here_type, *several_type;
 
 #define TEXT(number, text) text,
 #define NUMBER(number, text) number,
@@ -17,7 +34,7 @@ typedef struct {
 /* What Python has told: see `bind`. */
 #define TOLD_BY_PYTHON(one)                                                                                   \
     one(HERE, "here") one(THREADS, "threads") one(KEPT, "kept") one(TENSOR, "tensor")                         \
-    one(EVERY_PASSAGE, "every_passage") one(REPLACING, "replacing") one(ONLY, "only") one(NO_SPAN, "no_span") \
+    one(EVERY_PASSAGE, "every_passage") one(REPLACING, "replacing") one(ONLY, "only")                         \
     one(SEQUENCE_NUMBER, "sequence_number") one(GRAPH_TASK, "graph_task") one(IS_VIEW, "is_view")             \
     one(GRAD_ENABLED, "grad_enabled") one(TRACER, "tracer") one(FUNCTION_DEPTH, "function_depth")             \
     one(DISPATCH_DEPTH, "dispatch_depth") one(NUMBER_NAME, "number_name")
@@ -26,15 +43,14 @@ enum { TOLD_BY_PYTHON(NUMBER) TOLD };
 static PyObject *told[TOLD];
 
 #define NAMED(one)                                                                                              \
-    one(NOW, "now") one(SEVERAL, "several") one(ALONE, "alone") one(GRAD_FN, "grad_fn")                         \
-    one(OUTPUT_NR, "output_nr") one(NEXT_FUNCTIONS, "next_functions") one(REGISTER_HOOK, "register_hook")       \
-    one(REGISTER_PREHOOK, "register_prehook") one(ALIVE, "alive") one(MADE, "made") one(LOOKED_UP, "looked_up") \
-    one(CALL, "call") one(GROUP, "group") one(LOOKING, "looking") one(KNOWN, "known") one(SPAN, "span")         \
-    one(MARKED, "marked") one(IS_MAIN, "is_main") one(NOTE, "note") one(EDGE, "edge") one(NUMBERS, "numbers")   \
-    one(ENTER_ANYHOW, "enter_anyhow") one(LEAVE_ANYHOW, "leave_anyhow") one(IS_CLAIMED, "is_claimed")           \
-    one(TELL_OUTPUT, "tell_output") one(TELL_INPUTS, "tell_inputs") one(ASK_OUTPUT, "ask_output")               \
-    one(TOLD_SEVERAL, "told_several") one(ASKED_INPUTS, "asked_inputs") one(KEEP_VIEW, "keep_view")             \
-    one(CLONE, "clone")
+    one(NOW, "now") one(ALONE, "alone") one(GRAD_FN, "grad_fn") one(OUTPUT_NR, "output_nr")                     \
+    one(NEXT_FUNCTIONS, "next_functions") one(REGISTER_HOOK, "register_hook")                                   \
+    one(REGISTER_PREHOOK, "register_prehook") one(ALIVE, "alive") one(MADE, "made") one(NOTE, "note")           \
+    one(EDGE, "edge") one(NUMBERS, "numbers") one(ENTER_ANYHOW, "enter_anyhow")                                 \
+    one(LEAVE_ANYHOW, "leave_anyhow") one(IS_CLAIMED, "is_claimed") one(TELL_OUTPUT, "tell_output")             \
+    one(TELL_INPUTS, "tell_inputs") one(ASK_OUTPUT, "ask_output") one(TOLD_SEVERAL, "told_several")             \
+    one(ASKED_INPUTS, "asked_inputs") one(KEEP_VIEW, "keep_view") one(CLONE, "clone")                           \
+    one(HEAR_INPUT, "_hear_input") one(HEAR_OUTPUT, "_hear_output") one(HEAR_BOTH, "_hear_both") one(ASK, "_ask")
 static const char *const name_texts[] = {NAMED(TEXT)};
 enum { NAMED(NUMBER) NAMES };
 static PyObject *names[NAMES];
@@ -85,28 +101,25 @@ static int is_true(PyObject *value, int *failed) {
     return answer > 0;
 }
 
-static int is_at(PyObject *owner, int name, int *failed) {
-    return is_true(PyObject_GetAttr(owner, names[name]), failed);
-}
-
-static int put_number(PyObject *owner, int name, long long number) {
-    PyObject *value = PyLong_FromLongLong(number);
-    int result = value == NULL ? -1 : PyObject_SetAttr(owner, names[name], value);
-    Py_XDECREF(value);
-    return result;
-}
-
 static int done(PyObject *result) {
     Py_XDECREF(result);
     return result == NULL ? -1 : 0;
 }
 
-static int note_thread(PyObject *thread) {
-    int failed = 0;
-    if (!is_at(thread, IS_MAIN, &failed) && !failed) {
-        return done(PyObject_CallMethodObjArgs(told[THREADS], names[NOTE], NULL));
+/* What this thread knows; NULL with an exception set. */
+static Here *here_now(void) {
+    PyObject *now = PyObject_GetAttr(told[HERE], names[NOW]);
+    if (now != NULL && !PyObject_TypeCheck(now, (PyTypeObject *)here_type)) {
+        PyErr_SetString(PyExc_TypeError, "here.now: expected a Here");
+        Py_CLEAR(now);
     }
-    return failed ? -1 : 0;
+    return (Here *)now;
+}
+
+static int are_several(void) { return ((Several *)told[THREADS])->several; }
+
+static int note_thread(Here *thread) {
+    return thread->is_main ? 0 : done(PyObject_CallMethodObjArgs(told[THREADS], names[NOTE], NULL));
 }
 
 /* Whether autograd follows what runs now, and no mode and no tracer looks on. */

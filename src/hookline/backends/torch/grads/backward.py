@@ -28,7 +28,7 @@ from hookline.backends.torch.compat import graph_task, node_number, sequence_num
 from hookline.backends.torch.engine import EngineRun
 from hookline.backends.torch.grads.births import births
 from hookline.backends.torch.grads.finding import Found, looked_up_at, replaced_simply_at
-from hookline.backends.torch.grads.graph import Graph
+from hookline.backends.torch.grads.graph import Graph, Looked
 from hookline.backends.torch.grads.leaves import Edge, Region, edge_of_root
 from hookline.backends.torch.grads.ledgers import Claim, Entry, Ledger, Source, regroup, same, total
 from hookline.backends.torch.grads.marks import VIEW
@@ -75,7 +75,7 @@ class Backward:
             self._resolve_before(claim)
             self._resolve(claim)
         for passage in self._passages:
-            if passage.joint_in is not None and not any(id(port) in self._claims for port in passage.inputs):
+            if passage.joint and not any(id(port) in self._claims for port in passage.inputs):
                 passage.ask([], self._task, outward=False)  # its inputs are not in this graph
         if not isinstance(result, tuple) or len(result) != len(self._asked_for):
             return result
@@ -93,7 +93,7 @@ class Backward:
         for claim in self._claims.values():
             claim.sources = []
         for ledger in self._ledgers.values():
-            ledger.claims, ledger.users, ledger.looked = [], [], Graph(()).looked
+            ledger.claims, ledger.users, ledger.looked = [], [], _nothing_looked
             ledger.entries, ledger.came = [], []
         self._graph, self._passages, self._asked_for = Graph(()), [], []
         self._claims, self._ledgers, self._views = {}, {}, {}
@@ -339,8 +339,8 @@ class Backward:
             share = _without_graph(claim) if torch.is_grad_enabled() else claim.share()
             if share is not None:
                 passage.tell(port, share, self._task)
-                if port.handed_on and passage.on_doubt is not None and claim.is_in_doubt():
-                    passage.on_doubt(ELSEWHERE)
+                if port.handed_on and passage.sink is not None and not passage.joint and claim.is_in_doubt():
+                    passage.sink._hear_doubt(ELSEWHERE)
             return
         if not port.outward:
             for out in passage.outputs:  # in a run for some inputs, not all that they wait for comes
@@ -377,6 +377,11 @@ class Backward:
                 if other is claim:
                     break
                 self._resolve(other)
+
+
+def _nothing_looked(node: Any) -> Looked:
+    """As `Graph.looked`, of a run that is over."""
+    return {}
 
 
 @torch.no_grad()  # a decorator: an interrupt at the end of a `with` would leave the mode on

@@ -291,7 +291,7 @@ class Claim:
     @property
     def replaces(self) -> bool:
         passage = self.passage
-        return (passage.joint_out if self.port.outward else passage.joint_in) is not None
+        return passage.joint_out is not None if self.port.outward else passage.joint
 
     def is_reached(self) -> bool:
         """Whether any node sends it something."""

@@ -78,7 +78,7 @@ class Passage(Simple):
             args = (viewed(live[0][0]),)
             self.entered, self.of_leaf = edge_of(args[0]), True
         elif live:
-            if self.live > 1 or threads.several or (self.joint_in is not None and live[0][0].grad_fn is None):
+            if self.live > 1 or threads.several or (self.joint and live[0][0].grad_fn is None):
                 args, kwargs = self._told_apart(args, kwargs, live)
             else:
                 self._add_input(live[0][0], (live[0][1],))
@@ -90,7 +90,7 @@ class Passage(Simple):
     def _is_of_leaf(self, args: Any, leaf: Tensor) -> bool:
         """Whether a leaf is the only argument, and gets a view: its node runs as soon as it can, not in order of
         age, and so too early for a hook that wants all gradients."""
-        joint = self.joint_in is not None and not threads.several
+        joint = self.joint and not threads.several
         return joint and len(args) == 1 and type(args[0]) is Tensor and leaf.grad_fn is None and has_view(leaf)
 
     def _told_apart(self, args: Any, kwargs: Any, live: Live) -> tuple[Any, Any]:
@@ -99,7 +99,7 @@ class Passage(Simple):
         for leaf, number in live:
             seen.setdefault(id(leaf), []).append(number)
         # Those of leaves: see `_is_of_leaf`.
-        early, every = self.joint_in is not None, threads.several
+        early, every = self.joint, threads.several
         # By another hook of this very call: it is the very tuple and dict, and no node was made since.
         thread = here.now
         handed_on = thread.handed_on == (id(args), id(kwargs), sequence_number())
@@ -273,24 +273,24 @@ class Passage(Simple):
         """
         if port.outward:
             self.told_in = task
-            assert self.on_output is not None
-            self.on_output(port.numbers, grad)
+            on_output = self.on_output or self.sink._hear_output
+            on_output(port.numbers, grad)
             early, self.early = self.early, ()
             for waiting, came in early:
                 self.tell(waiting, came, task)
-        elif self.on_input is not None and self.told_in == task:
-            self.on_input(port.numbers, grad)
-        elif self.on_input is not None:
+        elif self.sink is not None and self.told_in == task:
+            self.sink._hear_input(port.numbers, grad)
+        elif self.sink is not None:
             self.early = [*self.early, (port, grad)]
 
     def ask(self, shares: list[tuple[Port, Any]], task: int, outward: bool) -> list[Any]:
         """The gradients to go on with at each port of a side."""
         if outward and any(grad is not None for _, grad in shares):
             self.told_in = task
-        sink, places = (self.joint_out, self.places_out) if outward else (self.joint_in, self.places_in)
-        if sink is None or self.told_in != task:
+        ask, places = (self.joint_out, self.places_out) if outward else (self.sink._ask, self.places_in)
+        if ask is None or self.told_in != task:
             return [grad for _, grad in shares]
-        return _asked(sink, places, shares)
+        return _asked(ask, places, shares)
 
 
 def _asked(sink: JointSink, places: int, shares: list[tuple[Port, Any]]) -> list[Any]:

@@ -35,7 +35,6 @@ if TYPE_CHECKING or find_spec("hookline.backends.torch.grads._simple") is not No
         every_passage=every_passage,
         replacing=replacing,
         only=ONLY,
-        no_span=(0, 0),
         sequence_number=compat.sequence_number,
         graph_task=compat.graph_task,
         is_view=compat.is_view,
@@ -55,9 +54,9 @@ Sent = tuple[tuple[int, tuple[int, ...]], ...]
 class Simple(Heard):
     """One call, as long as it is simple: who is told what comes by; `Passage` is the whole of it.
 
-    `on_input` and `on_output` are told each gradient; `joint_in` and `joint_out`, in place of these, get all
-    gradients of a side at once and may replace them. `on_both(grad_output, grad_input)`, if there is one, is
-    called in place of both where both are known at once; where there is a `joint_in`, it answers as that does.
+    `Simple(sink)` tells each gradient to a `passing.Told`; with `joint` the sink is a `passing.Asked`. Where only
+    outputs are of interest there is no sink: `on_output` is told each gradient, or `joint_out` gets all at once
+    and may replace them.
 
     `entered` is the edge of the only tensor that entered, if it did so plainly: then there is no port for it yet.
     `of_leaf`: that tensor is a view which stands for a leaf. `live` inputs need a gradient. `remark` says what
@@ -110,22 +109,21 @@ class Simple(Heard):
 
     def told_several(self, grads: Any) -> None:
         """Tells the gradients of several inputs, or of one that came by several edges."""
-        assert self.on_input is not None
         for numbers, grad in _totals(self.sent or (), grads).items():
             if grad is not None:
-                self.on_input(numbers, grad)
+                self.sink._hear_input(numbers, grad)
 
     def asked_inputs(self, grads: Any) -> Any:
         """What to go on with where a hook may replace the gradient of an input that came by several edges, or
         stands among others."""
-        assert self.joint_in is not None and self.sent
+        assert self.joint and self.sent
         ((numbers, grad),) = _totals(self.sent, grads).items()  # see `hear`
         if self.of_leaf and grad is not None:
             grad = grad.clone()  # as `Backward._shown`
         shown: list[Any] = [None] * self.places_in
         for number in numbers:
             shown[number] = grad
-        new = self.joint_in(shown)
+        new = self.sink._ask(shown)
         if new is None or new[numbers[0]] is grad:
             return None
         result = list(grads)

@@ -11,7 +11,7 @@ from hookline.backends.torch.grads.threads import here, threads
 class Unheard:
     """Has what a `_simple.Simple` has, and leaves all calls to those who go on with what is not plain."""
 
-    on_input = on_output = on_both = joint_in = joint_out = on_doubt = remark = marks = entered = sent = None
+    on_output = joint_out = remark = marks = entered = sent = None
     simple = True
     by_ledger = mixed = of_leaf = False
     told_in = -2
@@ -19,6 +19,9 @@ class Unheard:
     span = 0, 0
     inputs = outputs = ()
     numbers = ONLY
+
+    def __init__(self, sink: Any = None, joint: bool = False) -> None:
+        self.sink, self.joint = sink, joint
 
     def enter(self, args: Any, kwargs: Any) -> Any:
         self._note_thread()
