@@ -218,6 +218,35 @@ static void copy_bytes(char *to, const char *from, size_t bytes) {
 static void copy_bytes(char *to, const char *from, size_t bytes) { memcpy(to, from, bytes); }
 #endif
 
+typedef int (*ReduceTwo)(const void *, const void *, int64_t, int, void *);
+
+/* reduce_two(exchange, function, tensor, other, how, words) -> whether `function` of the kernel, an address, could take
+   both: on the CPU, of one shape, dtype and layout without gaps. It subtracts the other one, or copies to it. */
+static PyObject *reduce_two(PyObject *self, PyObject *const *args, Py_ssize_t count) {
+    (void)self;
+    const Exchange *exchange = table_of("reduce_two", args, count, 6);
+    if (!exchange) return NULL;
+    ReduceTwo function = (ReduceTwo)PyLong_AsVoidPtr(args[1]);
+    int how = (int)PyLong_AsLong(args[4]);
+    char *words = PyLong_AsVoidPtr(args[5]);
+    if (PyErr_Occurred()) return NULL;
+
+    Tensor one, other;
+    if (!tells(exchange, args[2], &one) || !tells(exchange, args[3], &other)) Py_RETURN_FALSE;
+    int code = code_of(&one), failed;
+    if (one.device.kind != CPU || other.device.kind != CPU || code < 0) Py_RETURN_FALSE;
+    if (!one.strides || !other.strides || !are_alike(&one, &other) || !has_no_gaps(&one)) Py_RETURN_FALSE;
+    int64_t values = 1;
+    for (int d = 0; d < one.ndim; d++) values *= one.shape[d];
+    if (values && (!one.data || !other.data)) Py_RETURN_FALSE;
+
+    const char *data = (const char *)one.data + one.byte_offset, *second = (const char *)other.data + other.byte_offset;
+    PyThreadState *thread = values > LONG ? PyEval_SaveThread() : NULL;
+    failed = function(data, second, values, how | code, words);
+    if (thread) PyEval_RestoreThread(thread);
+    return PyBool_FromLong(!failed);
+}
+
 /* copy_into(exchange, tensor, room) -> whether the values of `tensor` are in `room` now: both on the CPU, of one
    shape, dtype and layout without gaps. */
 static PyObject *copy_into(PyObject *self, PyObject *const *args, Py_ssize_t count) {
@@ -242,6 +271,7 @@ static PyMethodDef methods[] = {
     {"copy_into", (PyCFunction)(void (*)(void))copy_into, METH_FASTCALL, NULL},
     {"copy", (PyCFunction)(void (*)(void))copy, METH_FASTCALL, NULL},
     {"reduce", (PyCFunction)(void (*)(void))reduce, METH_FASTCALL, NULL},
+    {"reduce_two", (PyCFunction)(void (*)(void))reduce_two, METH_FASTCALL, NULL},
     {NULL, NULL, 0, NULL},
 };
 

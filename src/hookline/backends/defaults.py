@@ -220,6 +220,9 @@ class Defaults(Immediate):
     def exchange_of(self, tensor: Tensor) -> object | None:
         return None
 
+    def room_like(self, tensor: Tensor) -> Any:
+        return None
+
     def has_fractions(self, tensor: Tensor) -> bool:
         return self.host(tensor).dtype.kind not in "biu"
 

@@ -156,6 +156,9 @@ class Statistics(Protocol):
         None where they do not lie in the same way, or have gaps: then it is `update_of` that subtracts.
         """
 
+    def room_like(self, tensor: Tensor) -> Any:
+        """Memory for a snapshot of a tensor, in which the C kernel may copy it; None where `snapshot` has to do that."""
+
     def has_fractions(self, tensor: Tensor) -> bool:
         """Whether its numbers are floating-point or complex, not whole or true and false."""
 

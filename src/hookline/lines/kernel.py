@@ -22,12 +22,14 @@ from hookline.errors import InvalidArgument
 from hookline.rows import HEADER
 
 reduce_tensor: Callable[[object, int, int, Tensor, int, int], bool] | None
+reduce_two: Callable[[object, int, Tensor, Tensor, int, int], bool] | None
 try:
     from hookline.backends._direct import reduce as reduce_tensor
+    from hookline.backends._direct import reduce_two
 except ImportError:  # there was no compiler when hookline was installed
-    reduce_tensor = None
+    reduce_tensor = reduce_two = None
 
-ABI = 3 * 10000 + bins.COUNT
+ABI = 4 * 10000 + bins.COUNT
 CODES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 3}
 BYTES = 4
 """The code of what is hashed byte by byte."""
@@ -62,8 +64,9 @@ class Kernel:
         self._difference.argtypes = [address, address, ctypes.c_int64, number, address]
         self._strided = library.hookline_reduce_strided
         self._strided.argtypes = [address, number, address, address, number, number, address]
-        self._plain, self._any_layout = (
-            ctypes.cast(function, ctypes.c_void_p).value or 0 for function in (self._reduce, self._strided)
+        self._plain, self._any_layout, self._copying, self._subtracting = (
+            ctypes.cast(function, ctypes.c_void_p).value or 0
+            for function in (self._reduce, self._strided, library.hookline_reduce_copied, self._difference)
         )
         self._fingerprint = library.hookline_fingerprint
         self._fingerprint.argtypes, self._fingerprint.restype = self._reduce.argtypes, None
@@ -100,8 +103,24 @@ class Kernel:
         how = self._any_dtype[histogram]
         return reduce_tensor(exchange, self._plain, self._any_layout, tensor, how, words)
 
+    def reduce_copied_direct(
+        self, exchange: object, tensor: Tensor, room: Tensor, histogram: bool, words: int
+    ) -> bool:
+        """The same, in one pass with a copy of the tensor into `room`; without it, `room` has anything."""
+        if reduce_two is None:
+            return False
+        return reduce_two(exchange, self._copying, tensor, room, self._any_dtype[histogram], words)
+
+    def reduce_difference_direct(
+        self, exchange: object, after: Tensor, before: Tensor, histogram: bool, words: int
+    ) -> bool:
+        """The same of `after - before`."""
+        if reduce_two is None:
+            return False
+        return reduce_two(exchange, self._subtracting, after, before, self._any_dtype[histogram], words)
+
     def reduce_difference_into(self, words: int, addresses: tuple[Address, Address], histogram: bool) -> bool:
-        """The same of the differences of two memories without gaps; whether it could be done."""
+        """Writes the words of the differences of two memories without gaps; whether it could be done."""
         (pointer, count, dtype, _), (less, *_) = addresses
         return not self._difference(pointer, less, count, self._how[histogram][dtype], words)
 

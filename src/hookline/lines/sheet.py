@@ -6,7 +6,7 @@ device, or without the kernel) is fetched when the step ends.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
 
 import numpy as np
@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from hookline import bins
 from hookline.backends.nouns import Tensor
+from hookline.lines.columns import norms_of
 from hookline.lines.fingerprints import Fingerprints
-from hookline.lines.reduce import Reduced, fetched, reduce, reduce_difference, reduced_into
+from hookline.lines.reduce import Reduced, copied_into, fetched, reduce, reduce_difference, reduced_into
 from hookline.lines.stats import Extra
 from hookline.rows import HEADER
 
@@ -60,6 +61,17 @@ class Sheet:
             self._prints.add(line, tensor)
         return line
 
+    def reduce_copied(self, tensor: Tensor, room: Tensor) -> tuple[int, bool]:
+        """The same number, and whether `room` has a copy of the tensor now, which was made in the same pass."""
+        line = next(self._next)
+        into = self._address + line * self._apart
+        copied = line < self._lines and copied_into(into, tensor, room, self._histogram)
+        if not copied:
+            self._elsewhere[line] = reduce(tensor, self._histogram)
+        if self._prints is not None:
+            self._prints.add(line, tensor)
+        return line, copied
+
     def reduce_difference(self, after: Tensor, before: Tensor) -> int | None:
         """The same of `after - before`; None, and a line that stays empty, where that has to be made first."""
         line = next(self._next)
@@ -74,6 +86,12 @@ class Sheet:
     def nonfinite(self) -> tuple[bool, set[int]]:
         """Whether there is NaN anywhere, and the lines with Inf; of what was reduced straight into the sheet."""
         return bool(self._words[:, NAN].any()), set(np.flatnonzero(self._words[:, INF]).tolist())
+
+    def norms(self, lines: Sequence[int]) -> list[float | None]:
+        """The 2-norm of each line's tensor; None for one that was not reduced straight into the sheet."""
+        here = [line for line in lines if line < self._lines and line not in self._elsewhere]
+        found = dict(zip(here, norms_of(self._words[here, :HEADER]).tolist(), strict=True))
+        return [found.get(line) for line in lines]
 
     def nbytes(self, lines: int) -> int:
         """How much memory so many lines take."""

