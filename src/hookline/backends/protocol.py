@@ -157,7 +157,7 @@ class Statistics(Protocol):
         """
 
     def room_like(self, tensor: Tensor) -> Any:
-        """Memory for a snapshot of a tensor, in which the C kernel may copy it; None where `snapshot` has to do that."""
+        """Memory for a snapshot of a tensor, into which the C kernel may copy it; None where it can't."""
 
     def has_fractions(self, tensor: Tensor) -> bool:
         """Whether its numbers are floating-point or complex, not whole or true and false."""

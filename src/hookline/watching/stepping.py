@@ -263,9 +263,12 @@ class Stepping(Undoing):
         if self._recording:
             self._wired.before_step(self.now, gradients)
         if self._recording and self._weights is not None:
-            self._guarded(partial(self._weights.before_step, held, gradients))
-            self.numbers.norms = self._weights.norms()
+            self._guarded(partial(self._take_weights, self._weights, held, gradients))
         self._search_origin()
+
+    def _take_weights(self, weights: Weights, held: set[int], gradients: Mapping[int, Any] | None) -> None:
+        weights.before_step(held, gradients)
+        self.numbers.norms = weights.norms()
 
     def _after_step(self, held: set[int]) -> None:
         if self.clock.is_by_hand or not self.is_open:

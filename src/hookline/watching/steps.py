@@ -224,15 +224,15 @@ class Gathered:
         self._on_tensors = tuple(other for other in self._on_tensors if other != name)
         report(f"watch: the statistic {name!r}", self._functions.get(name), error, "it is NaN from now on")
 
-    def norms(self, keys: Iterable[Key]) -> dict[Key, float]:
-        """The 2-norm of the tensor that was added last with each key, in the step under way.
+    def norms(self, kind: str) -> dict[str, float]:
+        """By site, the 2-norm of the tensor of this kind that was added last in the step under way.
 
         As far as that is known without waiting, as in `is_nonfinite`.
         """
-        step, wanted = self._step, set(keys)
-        lines = {key: line for key, line, _ in list(step.entries) if key in wanted}
+        step = self._step
+        lines = {key.site: line for key, line, _ in list(step.entries) if key.kind == kind}
         norms = zip(lines, step.sheet.norms(list(lines.values())), strict=True)
-        return {key: norm for key, norm in norms if norm is not None}
+        return {site: norm for site, norm in norms if norm is not None}
 
     def is_nonfinite(self) -> bool:
         """Whether a tensor of the step under way has NaN, or a gradient of a parameter Inf.

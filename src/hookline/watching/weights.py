@@ -97,8 +97,8 @@ class Weights:
 
     def norms(self) -> dict[int, float]:
         """By the id of a gradient that `before_step` has taken, its norm, as far as that is known already."""
-        grads = {self._keys_of(name).param_grad: grad for name, (_, grad) in self._before.items()}
-        return {id(grads[key]): norm for key, norm in self._gathered.norms(grads).items()}
+        norms = self._gathered.norms("param_grad")
+        return {id(grad): norms[name] for name, (_, grad) in self._before.items() if name in norms}
 
     def after_step(self) -> None:
         """Takes what the step changed."""

@@ -189,7 +189,7 @@ def _copy(tensor: torch.Tensor, device: Any, dtype: Any) -> torch.Tensor:
 
 
 def room_like(tensor: torch.Tensor) -> torch.Tensor | None:
-    """Memory for a snapshot of a tensor that lies without gaps on the CPU; None for any other, and inside a transform."""
+    """Memory for a snapshot of a tensor that lies without gaps on the CPU; None for any other."""
     if type(tensor) not in _PLAIN or not tensor.is_cpu or tensor.layout is not _STRIDED or _inference_mode():
         return None
     if tensor.is_nested or tensor.is_quantized or is_seen(tensor):
