@@ -35,3 +35,7 @@ Layout = tuple[tuple[int, ...], tuple[int, ...]]
 Address = tuple[int, int, str, Layout | None]
 """Address, number of elements, dtype ("float32", "float64", "float16" or "bfloat16") and the layout of a
 tensor's values in this process's memory; None as layout where they lie behind each other."""
+
+ExchangeRule = tuple[object, tuple[type, ...], Callable[[Tensor], bool]]
+"""DLPack's table of C functions, the types of tensors that it may be asked of, and what tells that the memory of such
+a tensor has other values than it."""

@@ -115,10 +115,21 @@ AVX512 INLINE void look_wide_halves(
 
 #define TWO_PARTS(v) _mm512_castsi512_si256(v), _mm512_extracti64x4_epi64(v, 1)
 
-AVX512 INLINE void put_extremes_512(Block *b, const Extremes *e, int dtype) {
+/* What a scan gathers: sums and extremes in registers, marks in memory. */
+typedef struct {
+    Sums512 sums;
+    Extremes extremes, others; /* fp32 has them in turn: to wait for one after the other would take longer */
+} Gathered;
+
+typedef struct {
+    Marks zeros, far;
+} Marked;
+
+AVX512 INLINE void put_extremes_512(Block *b, const Gathered *g, int dtype) {
+    const Extremes *e = &g->extremes, *o = &g->others;
     if (dtype == F32) {
-        b->max = _mm512_reduce_max_ps(_mm512_castsi512_ps(e->high));
-        b->min = _mm512_reduce_min_ps(_mm512_castsi512_ps(e->low));
+        b->max = _mm512_reduce_max_ps(_mm512_max_ps(_mm512_castsi512_ps(e->high), _mm512_castsi512_ps(o->high)));
+        b->min = _mm512_reduce_min_ps(_mm512_min_ps(_mm512_castsi512_ps(e->low), _mm512_castsi512_ps(o->low)));
     } else {
         const Found f = {
             .high = _mm256_max_epi16(TWO_PARTS(e->high)),
@@ -127,16 +138,6 @@ AVX512 INLINE void put_extremes_512(Block *b, const Extremes *e, int dtype) {
         put_extremes(b, &f, dtype);
     }
 }
-
-/* What a scan gathers: sums and extremes in registers, marks in memory. */
-typedef struct {
-    Sums512 sums;
-    Extremes extremes;
-} Gathered;
-
-typedef struct {
-    Marks zeros, far;
-} Marked;
 
 /* Where the next block lies, and what is subtracted from it; NULL where there is none, or nobody is to fetch it. */
 typedef struct {
@@ -154,16 +155,18 @@ typedef struct {
     Soon soon;
 } Floats;
 
+AVX512 INLINE void look_at_16(Extremes *e, Marked *m, Floats of, int source, int i, __mmask16 some) {
+    __m512 v = _mm512_maskz_loadu_ps(some, of.x + i);
+    if (source == MADE) v = _mm512_sub_ps(v, _mm512_maskz_loadu_ps(some, of.less + i));
+    if (source == MADE) _mm512_storeu_ps(of.to + i, v); /* which has room for a whole block */
+    if (source == STREAMED && some == 0xffff) _mm512_stream_ps(of.to + i, v);
+    if (source == STREAMED && some != 0xffff) _mm512_mask_storeu_ps(of.to + i, some, v);
+    look_f32_512(v, some, e, m->zeros.of + (unsigned)i / 16, m->far.of + (unsigned)i / 16);
+}
+
 AVX512 INLINE void look_wide_f32(Gathered *g, Marked *m, Floats of, int source, int i, uint32_t which) {
-    for (int k = i; k < i + WIDE; k += 16) {
-        const __mmask16 some = (__mmask16)(which >> (k - i));
-        __m512 v = _mm512_maskz_loadu_ps(some, of.x + k);
-        if (source == MADE) v = _mm512_sub_ps(v, _mm512_maskz_loadu_ps(some, of.less + k));
-        if (source == STREAMED && which == ALL) _mm512_stream_ps(of.to + k, v);
-        if (source == STREAMED && which != ALL) _mm512_mask_storeu_ps(of.to + k, some, v);
-        if (source == MADE) _mm512_storeu_ps(of.to + k, v); /* which has room for a whole block */
-        look_f32_512(v, some, &g->extremes, m->zeros.of + k / 16, m->far.of + k / 16);
-    }
+    look_at_16(&g->extremes, m, of, source, i, (__mmask16)which);
+    look_at_16(&g->others, m, of, source, i + 16, (__mmask16)(which >> 16));
 }
 
 AVX512 INLINE void fetch_wide(const float *x) {
@@ -216,14 +219,14 @@ AVX512 INLINE void scan_512(
     const void *x, const void *less, void *to, Soon soon, int n, int dtype, int source, int about, Block *b) {
     const __m512d shift = _mm512_set1_pd(b->shift);
     const Sum512 none = {_mm512_setzero_pd(), _mm512_setzero_pd()};
-    Gathered g = {{none, none, none, none}, before_all(dtype)};
+    Gathered g = {{none, none, none, none}, before_all(dtype), before_all(dtype)};
     Marked m;
     if (dtype == F32)
         scan_f32(&g, &m, (Floats){x, less, to, soon}, n, source, about, shift);
     else
         scan_halves(&g, &m, x, n, dtype, about, shift);
     put_sums_512(b, &g.sums);
-    put_extremes_512(b, &g.extremes, dtype);
+    put_extremes_512(b, &g, dtype);
     b->zeros = marked(&m.zeros, n) - lanes_behind(n); /* these lanes are zeros, and not far */
     b->near_zero = n - marked(&m.far, n);
 }

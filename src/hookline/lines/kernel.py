@@ -10,24 +10,25 @@ import ctypes
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import Any
 
 from hookline import bins
 from hookline.backends.nouns import Tensor
-from hookline.backends.protocol import Address
+from hookline.backends.protocol import Address, ExchangeRule
 from hookline.errors import InvalidArgument
 from hookline.rows import HEADER
 
-reduce_tensor: Callable[[object, int, int, Tensor, int, int], bool] | None
+reduce_tensor: Callable[[object, int, int, int, int, Tensor], bool] | None
+reduce_line: Callable[..., int] | None
 reduce_two: Callable[[object, int, Tensor, Tensor, int, int], bool] | None
 try:
     from hookline.backends._direct import reduce as reduce_tensor
-    from hookline.backends._direct import reduce_two
+    from hookline.backends._direct import reduce_line, reduce_two
 except ImportError:  # there was no compiler when hookline was installed
-    reduce_tensor = reduce_two = None
+    reduce_tensor = reduce_line = reduce_two = None
 
 ABI = 4 * 10000 + bins.COUNT
 CODES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 3}
@@ -101,7 +102,22 @@ class Kernel:
         if reduce_tensor is None:
             return False
         how = self._any_dtype[histogram]
-        return reduce_tensor(exchange, self._plain, self._any_layout, tensor, how, words)
+        return reduce_tensor(exchange, self._plain, self._any_layout, how, words, tensor)
+
+    def line_reducer(
+        self, rule: ExchangeRule, histogram: bool, words: int, apart: int, lines: int, numbers: Iterator[int]
+    ) -> Callable[[Tensor], int] | None:
+        """Writes the words of tensors to lines of memory, so many bytes apart, and gives the number of each.
+
+        It is the next of `numbers`; or, where the tensor can't be reduced so, -1 less that number.
+        """
+        if reduce_line is None:
+            return None
+        how = self._any_dtype[histogram]
+        exchange, types, is_odd = rule
+        return partial(
+            reduce_line, exchange, self._plain, self._any_layout, how, types, is_odd, words, apart, lines, numbers
+        )
 
     def reduce_copied_direct(
         self, exchange: object, tensor: Tensor, room: Tensor, histogram: bool, words: int
@@ -136,7 +152,7 @@ class Kernel:
         """Writes the fingerprint of a tensor that tells where it lies to memory; whether it could."""
         if reduce_tensor is None:
             return False
-        return reduce_tensor(exchange, self._bits, self._any_bits, tensor, self._any_dtype[0], word)
+        return reduce_tensor(exchange, self._bits, self._any_bits, self._any_dtype[0], word, tensor)
 
     def fingerprint_into(self, word: int, address: Address, *, in_order: bool) -> None:
         """The same of values somewhere; `in_order`: they lie behind each other, in the order of their indices."""

@@ -5,7 +5,7 @@ Upstream: a backend and the C kernel. Downstream: Stats; from there on there are
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -44,6 +44,17 @@ def reduced_into(words: int, tensor: Tensor, histogram: bool) -> bool:
     kernel = active()
     backend = _backends.get(type(tensor)) or _backend_of(tensor)
     return kernel is not None and _written(kernel, backend, words, tensor, histogram)
+
+
+def line_reducer(
+    tensor: Tensor, histogram: bool, words: int, apart: int, lines: int, numbers: Iterator[int]
+) -> Callable[[Tensor], int] | None:
+    """What writes tensors like this one to lines (`Kernel.line_reducer`); None where there is no such."""
+    kernel = active()
+    rule = (_backends.get(type(tensor)) or _backend_of(tensor)).exchange_rule
+    if kernel is None or rule is None:
+        return None
+    return kernel.line_reducer(rule, histogram, words, apart, lines, numbers)
 
 
 def _written(kernel: Kernel, backend: Backend, words: int, tensor: Tensor, histogram: bool) -> bool:

@@ -10,7 +10,7 @@ from torch import nn
 
 from hookline.backends.capabilities import capabilities
 from hookline.backends.defaults import Immediate
-from hookline.backends.protocol import Backend, Label
+from hookline.backends.protocol import Backend, ExchangeRule, Label
 from hookline.backends.torch import (
     compat,
     describe,
@@ -114,6 +114,7 @@ class TorchBackend(Immediate):
     shares_memory = staticmethod(values.shares_memory)
     address = staticmethod(statistics.address)
     exchange_of = staticmethod(statistics.exchange_of)
+    exchange_rule: ExchangeRule | None = statistics.EXCHANGE_RULE
     room_like = staticmethod(values.room_like)
     side_by_side = staticmethod(statistics.side_by_side)
     reducible = staticmethod(statistics.reducible)
