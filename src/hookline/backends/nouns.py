@@ -37,5 +37,5 @@ Address = tuple[int, int, str, Layout | None]
 tensor's values in this process's memory; None as layout where they lie behind each other."""
 
 ExchangeRule = tuple[object, tuple[type, ...], Callable[[Tensor], bool]]
-"""DLPack's table of C functions, the types of tensors that it may be asked of, and what tells that the memory of such
-a tensor has other values than it."""
+"""DLPack's table of C functions, the types of tensors that it may be asked of, and what tells that the memory of
+such a tensor has other values than it."""
