@@ -8,8 +8,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hookline import bins
 from hookline.lines import Stats, collect, kernel, reduce
-from hookline.lines.reduce import reduce_difference
+from hookline.lines.reduce import copied_into, reduce_difference
+from hookline.rows import HEADER
 
 DTYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
 ODD = [0.0, -0.0, math.nan, math.inf, -math.inf, 1e-40, -1e-44, 5e-324, 6e-8, 0.05, -0.05]
@@ -164,6 +166,20 @@ def test_a_difference_that_is_not_made(histogram, before, seed):
     after = near(before, seed)
     made, found = reduce(after - before, histogram), reduce_difference(after, before, histogram)
     assert bytes(found.words) == bytes(made.words)
+
+
+@pytest.mark.parametrize("histogram", [False, True])
+@settings(deadline=None, max_examples=80)
+@given(x=tensors(st.integers(1, 40_000)), shift=st.sampled_from([0, 0, 0, 1, 7]))
+def test_a_copy_that_is_made_on_the_way(histogram, x, shift):
+    memory = torch.full((len(x) + 128,), 7.0, dtype=x.dtype)
+    start = shift + (-memory.data_ptr() % 64) // x.element_size()
+    room = memory[start : start + len(x)]  # at the beginning of a cache line, or some values behind it
+    found = np.zeros(HEADER + bins.COUNT * histogram, np.int64)
+    assert copied_into(found.ctypes.data, x, room, histogram)
+    assert bytes(found) == bytes(reduce(x, histogram).words)
+    assert room.view(torch.uint8).tolist() == x.view(torch.uint8).tolist()
+    assert (memory[:start] == 7).all() and (memory[start + len(x) :] == 7).all()
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)

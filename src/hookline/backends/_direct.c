@@ -90,35 +90,93 @@ static int lies_in_order(const Tensor *t) {
     return 1;
 }
 
-/* reduce(exchange, reduce, reduce_strided, tensor, how, words) -> whether the kernel could read the tensor.
-   `reduce` and `reduce_strided` are addresses of the kernel's functions, `words` is that of memory with zeros. */
-static PyObject *reduce(PyObject *self, PyObject *const *args, Py_ssize_t count) {
-    (void)self;
-    const Exchange *exchange = table_of("reduce", args, count, 6);
-    if (!exchange) return NULL;
-    Reduce plain = (Reduce)PyLong_AsVoidPtr(args[1]);
-    ReduceStrided strided = (ReduceStrided)PyLong_AsVoidPtr(args[2]);
-    int how = (int)PyLong_AsLong(args[4]);
-    char *words = PyLong_AsVoidPtr(args[5]);
-    if (PyErr_Occurred()) return NULL;
+/* Functions of the kernel, and how they are called but for the dtype. */
+typedef struct {
+    const Exchange *exchange;
+    Reduce plain;
+    ReduceStrided strided;
+    int how;
+} Kernel;
 
+/* Whether the kernel could read the tensor: its words are at `words` then, where there were zeros. */
+static int is_reduced(Kernel kernel, PyObject *tensor, char *words) {
     Tensor t;
-    if (!tells(exchange, args[3], &t)) Py_RETURN_FALSE;
+    if (!tells(kernel.exchange, tensor, &t)) return 0;
     int code = code_of(&t);
-    if (t.device.kind != CPU || code < 0) Py_RETURN_FALSE;
+    if (t.device.kind != CPU || code < 0) return 0;
     int64_t values = 1;
     for (int d = 0; d < t.ndim; d++) values *= t.shape[d];
     int in_order = lies_in_order(&t);
-    if ((values && !t.data) || (!in_order && t.ndim > MAX_DIMS)) Py_RETURN_FALSE;
+    if ((values && !t.data) || (!in_order && t.ndim > MAX_DIMS)) return 0;
 
     const char *data = (const char *)t.data + t.byte_offset;
     PyThreadState *thread = values > LONG ? PyEval_SaveThread() : NULL;
     if (in_order)
-        plain(data, values, how | code, words);
+        kernel.plain(data, values, kernel.how | code, words);
     else
-        strided(data, t.ndim, t.shape, t.strides, -1, how | code, words);
+        kernel.strided(data, t.ndim, t.shape, t.strides, -1, kernel.how | code, words);
     if (thread) PyEval_RestoreThread(thread);
-    Py_RETURN_TRUE;
+    return 1;
+}
+
+/* reduce(exchange, plain, strided, how, words, tensor) -> whether the kernel could read the tensor.
+   `plain` and `strided` are addresses of the kernel's functions, `words` is that of memory with zeros. */
+static PyObject *reduce(PyObject *self, PyObject *const *args, Py_ssize_t count) {
+    (void)self;
+    Kernel kernel = {.exchange = table_of("reduce", args, count, 6)};
+    if (!kernel.exchange) return NULL;
+    kernel.plain = (Reduce)PyLong_AsVoidPtr(args[1]);
+    kernel.strided = (ReduceStrided)PyLong_AsVoidPtr(args[2]);
+    kernel.how = (int)PyLong_AsLong(args[3]);
+    char *words = PyLong_AsVoidPtr(args[4]);
+    if (PyErr_Occurred()) return NULL;
+    return PyBool_FromLong(is_reduced(kernel, args[5], words));
+}
+
+/* Whether memory has the values of the tensor as they are: it is of one of `types`, and `is_odd` says no. */
+static int is_as_it_lies(PyObject *tensor, PyObject *types, PyObject *is_odd) {
+    int known = 0;
+    for (Py_ssize_t k = 0; k < PyTuple_Size(types); k++) known |= (PyObject *)Py_TYPE(tensor) == PyTuple_GetItem(types, k);
+    if (!known) return 0;
+    PyObject *answer = PyObject_CallFunctionObjArgs(is_odd, tensor, NULL);
+    int odd = answer ? PyObject_IsTrue(answer) : -1;
+    Py_XDECREF(answer);
+    if (odd < 0) PyErr_Clear(); /* it is asked another way, where the error comes again */
+    return !odd;
+}
+
+/* reduce_line(exchange, plain, strided, how, types, is_odd, words, apart, lines, numbers, tensor) -> the number of the
+   line that has the tensor's words: the next of `numbers`. Where the kernel could not write them, -1 less that number.
+   The first of so many `lines` is at the address `words`, the others so many bytes `apart`. */
+static PyObject *reduce_line(PyObject *self, PyObject *const *args, Py_ssize_t count) {
+    (void)self;
+    Kernel kernel = {.exchange = table_of("reduce_line", args, count, 11)};
+    if (!kernel.exchange) return NULL;
+    if (!PyTuple_Check(args[4]) || !PyIter_Check(args[9])) {
+        PyErr_SetString(PyExc_TypeError, "reduce_line: expected a tuple of types and an iterator of numbers");
+        return NULL;
+    }
+    kernel.plain = (Reduce)PyLong_AsVoidPtr(args[1]);
+    kernel.strided = (ReduceStrided)PyLong_AsVoidPtr(args[2]);
+    kernel.how = (int)PyLong_AsLong(args[3]);
+    char *words = PyLong_AsVoidPtr(args[6]);
+    Py_ssize_t apart = PyLong_AsSsize_t(args[7]), lines = PyLong_AsSsize_t(args[8]);
+    if (PyErr_Occurred()) return NULL;
+    PyObject *number = PyIter_Next(args[9]);
+    if (!number) {
+        if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "reduce_line: there is no number any more");
+        return NULL;
+    }
+    Py_ssize_t line = PyLong_AsSsize_t(number);
+    if (line == -1 && PyErr_Occurred()) {
+        Py_DECREF(number);
+        return NULL;
+    }
+    if (line >= 0 && line < lines && is_as_it_lies(args[10], args[4], args[5]) &&
+        is_reduced(kernel, args[10], words + line * apart))
+        return number;
+    Py_DECREF(number);
+    return PyLong_FromSsize_t(-1 - line);
 }
 
 static int is_copied_as_bytes(const Tensor *t) {
@@ -198,22 +256,64 @@ static Copy *room_for(const Tensor *t, size_t bytes, int in_order) {
     return copy;
 }
 
-/* The values of a tensor on the CPU, copied; NULL where it is no plain one of numbers, there are gaps between them, or
-   an exception is set. */
+static int are_alike(const Tensor *a, const Tensor *b) {
+    if (a->ndim != b->ndim || memcmp(&a->dtype, &b->dtype, sizeof a->dtype)) return 0;
+    for (int d = 0; d < a->ndim; d++)
+        if (a->shape[d] != b->shape[d] || (a->shape[d] != 1 && a->strides[d] != b->strides[d])) return 0;
+    return 1;
+}
+
+typedef int (*ReduceTwo)(const void *, const void *, int64_t, int, void *);
+
+/* reduce_two(exchange, function, tensor, other, how, words) -> whether `function` of the kernel, an address, could take
+   both: on the CPU, of one shape, dtype and layout without gaps. It subtracts the other one, or copies to it. */
+static PyObject *reduce_two(PyObject *self, PyObject *const *args, Py_ssize_t count) {
+    (void)self;
+    const Exchange *exchange = table_of("reduce_two", args, count, 6);
+    if (!exchange) return NULL;
+    ReduceTwo function = (ReduceTwo)PyLong_AsVoidPtr(args[1]);
+    int how = (int)PyLong_AsLong(args[4]);
+    char *words = PyLong_AsVoidPtr(args[5]);
+    if (PyErr_Occurred()) return NULL;
+
+    Tensor one, other;
+    if (!tells(exchange, args[2], &one) || !tells(exchange, args[3], &other)) Py_RETURN_FALSE;
+    int code = code_of(&one), failed;
+    if (one.device.kind != CPU || other.device.kind != CPU || code < 0) Py_RETURN_FALSE;
+    if (!one.strides || !other.strides || !are_alike(&one, &other) || !has_no_gaps(&one)) Py_RETURN_FALSE;
+    int64_t values = 1;
+    for (int d = 0; d < one.ndim; d++) values *= one.shape[d];
+    if (values && (!one.data || !other.data)) Py_RETURN_FALSE;
+
+    const char *data = (const char *)one.data + one.byte_offset, *second = (const char *)other.data + other.byte_offset;
+    PyThreadState *thread = values > LONG ? PyEval_SaveThread() : NULL;
+    failed = function(data, second, values, how | code, words);
+    if (thread) PyEval_RestoreThread(thread);
+    return PyBool_FromLong(!failed);
+}
+
+/* Room for a copy of a tensor, which is told in `*t`, and how many bytes it takes; NULL where it is no plain one of
+   numbers on the CPU, there are gaps between them, or an exception is set. */
+static Copy *room_of(const Exchange *exchange, PyObject *tensor, Tensor *t, size_t *bytes) {
+    if (!tells(exchange, tensor, t) || t->device.kind != CPU || !is_copied_as_bytes(t)) return NULL;
+    int in_order = lies_in_order(t);
+    if (!in_order && !has_no_gaps(t)) return NULL;
+    *bytes = t->dtype.bits / 8;
+    for (int d = 0; d < t->ndim; d++) *bytes *= (size_t)t->shape[d];
+    if (*bytes && !t->data) return NULL;
+    Copy *room = room_for(t, *bytes, in_order);
+    if (!room) PyErr_NoMemory();
+    return room;
+}
+
+/* The values of a tensor, copied; NULL where `room_of` is. */
 static Copy *copied(const Exchange *exchange, PyObject *tensor) {
     Tensor t;
-    if (!tells(exchange, tensor, &t) || t.device.kind != CPU || !is_copied_as_bytes(&t)) return NULL;
-    int in_order = lies_in_order(&t);
-    if (!in_order && !has_no_gaps(&t)) return NULL;
-    size_t bytes = t.dtype.bits / 8;
-    for (int d = 0; d < t.ndim; d++) bytes *= (size_t)t.shape[d];
-    if (bytes && !t.data) return NULL;
-
+    size_t bytes;
+    Copy *made = room_of(exchange, tensor, &t, &bytes);
+    if (!made) return NULL;
     const char *from = (const char *)t.data + t.byte_offset;
-    Copy *made = room_for(&t, bytes, in_order);
-    if (!made) {
-        PyErr_NoMemory();
-    } else if (bytes < STREAMED) {
+    if (bytes < STREAMED) {
         if (bytes) memcpy(made->owned.tensor.data, from, bytes);
     } else {
         PyThreadState *thread = PyEval_SaveThread();
@@ -239,6 +339,18 @@ static PyObject *copy(PyObject *self, PyObject *const *args, Py_ssize_t count) {
     (void)self;
     const Exchange *exchange = table_of("copy", args, count, 2);
     Copy *made = exchange ? copied(exchange, args[1]) : NULL;
+    if (made) return tensor_of(exchange, made);
+    if (PyErr_Occurred()) return NULL;
+    Py_RETURN_NONE;
+}
+
+/* room(exchange, tensor) -> an uninitialised tensor for what `copy` would give; None where that is None. */
+static PyObject *room(PyObject *self, PyObject *const *args, Py_ssize_t count) {
+    (void)self;
+    Tensor t;
+    size_t bytes;
+    const Exchange *exchange = table_of("room", args, count, 2);
+    Copy *made = exchange ? room_of(exchange, args[1], &t, &bytes) : NULL;
     if (made) return tensor_of(exchange, made);
     if (PyErr_Occurred()) return NULL;
     Py_RETURN_NONE;
@@ -463,10 +575,13 @@ static PyObject *bound(PyObject *self, PyObject *given) {
 
 static PyMethodDef methods[] = {
     {"copy", (PyCFunction)(void (*)(void))copy, METH_FASTCALL, NULL},
+    {"room", (PyCFunction)(void (*)(void))room, METH_FASTCALL, NULL},
     {"keep", (PyCFunction)(void (*)(void))keep, METH_FASTCALL, NULL},
     {"reduce", (PyCFunction)(void (*)(void))reduce, METH_FASTCALL, NULL},
     {"held", held, METH_NOARGS, NULL},
     {"bound", bound, METH_O, NULL},
+    {"reduce_line", (PyCFunction)(void (*)(void))reduce_line, METH_FASTCALL, NULL},
+    {"reduce_two", (PyCFunction)(void (*)(void))reduce_two, METH_FASTCALL, NULL},
     {NULL, NULL, 0, NULL},
 };
 

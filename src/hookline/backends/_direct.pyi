@@ -1,4 +1,4 @@
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from hookline.backends.nouns import Tensor
@@ -13,8 +13,26 @@ class Memory:
 
 keeps: object
 
-def reduce(exchange: object, plain: int, strided: int, tensor: Tensor, how: int, words: int, /) -> bool: ...
+def reduce(exchange: object, plain: int, strided: int, how: int, words: int, tensor: Tensor, /) -> bool: ...
+def reduce_line(
+    exchange: object,
+    plain: int,
+    strided: int,
+    how: int,
+    types: tuple[type, ...],
+    is_odd: Callable[[Tensor], bool],
+    words: int,
+    apart: int,
+    lines: int,
+    numbers: Iterator[int],
+    tensor: Tensor,
+    /,
+) -> int: ...
+def reduce_two(
+    exchange: object, function: int, tensor: Tensor, other: Tensor, how: int, words: int, /
+) -> bool: ...
 def copy(exchange: object, tensor: Tensor, /) -> Tensor | None: ...
+def room(exchange: object, tensor: Tensor, /) -> Tensor | None: ...
 def keep(exchange: object, tensor: Tensor, how: Callable[[Callable[[], Any]], Any], /) -> Kept | None: ...
 def held() -> tuple[int, int]: ...
 def bound(most: int, /) -> int: ...

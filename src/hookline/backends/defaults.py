@@ -23,7 +23,7 @@ from hookline.backends.gate import Gate
 from hookline.backends.neutral import Forms
 from hookline.backends.nouns import Copying, HeardSite, Model, Module, Tensor
 from hookline.backends.operators import Operator, OpListener
-from hookline.backends.protocol import Address, HeardLoss, Label, NumbersListener
+from hookline.backends.protocol import Address, ExchangeRule, HeardLoss, Label, NumbersListener
 from hookline.backends.undoing import Steps, Undoing
 from hookline.backends.weights import PlainWeight
 from hookline.errors import InvalidArgument, RunError
@@ -221,7 +221,12 @@ class Defaults(Immediate):
     def address(self, tensor: Tensor, strided: bool = False) -> Address | None:
         return arrays.address(tensor, strided)
 
+    exchange_rule: ExchangeRule | None = None
+
     def exchange_of(self, tensor: Tensor) -> object | None:
+        return None
+
+    def room_like(self, tensor: Tensor) -> Any:
         return None
 
     def has_fractions(self, tensor: Tensor) -> bool:

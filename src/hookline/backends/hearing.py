@@ -42,6 +42,10 @@ class NumbersListener(Protocol):
     def hear_loss(self, loss: HeardLoss) -> None:
         """A backward of the model begins."""
 
+    def taken_norms(self) -> Mapping[int, float]:
+        """The norms of gradients that were reduced for the step which an optimizer is about to make, by the ids of
+        these; each is given once. An optimizer is heard by whoever reduces before it is by who tells numbers."""
+
     def tell(self, name: str, value: Any) -> None:
         """A number of the step: a number, what `read_numbers` takes, or None to take it back."""
 

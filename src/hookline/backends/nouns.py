@@ -40,3 +40,7 @@ Copying = tuple[object, object, Callable[..., Any], type, Callable[[Tensor], boo
 """What C needs to keep a tensor (`_direct_keep.h`): the function that does, DLPack's table, the function that has
 a tensor made of what is kept, the class of tensors that the table tells of, a function that says of a tensor
 whether its memory has other signs, and one that says whether what is made now is of use only now."""
+
+ExchangeRule = tuple[object, tuple[type, ...], Callable[[Tensor], bool]]
+"""DLPack's table of C functions, the types of tensors that it may be asked of, and what tells that the memory of
+such a tensor has other values than it."""

@@ -19,6 +19,7 @@ from hookline.backends.hearing import HeardLoss as HeardLoss
 from hookline.backends.hearing import Hearing as Hearing
 from hookline.backends.hearing import NumbersListener as NumbersListener
 from hookline.backends.nouns import Address as Address
+from hookline.backends.nouns import ExchangeRule as ExchangeRule
 from hookline.backends.nouns import GradSink as GradSink
 from hookline.backends.nouns import HeardSite as HeardSite
 from hookline.backends.nouns import JointSink as JointSink
@@ -104,11 +105,17 @@ class Statistics(Protocol):
     def exchange_of(self, tensor: Tensor) -> object | None:
         """DLPack's table of C functions, if there is one and memory has the values as they are."""
 
+    exchange_rule: ExchangeRule | None
+    """The same for all tensors, as C asks for it; None where there is no such table."""
+
     def side_by_side(self, after: Tensor, before: Tensor) -> tuple[Address, Address] | None:
         """Where a parameter and its snapshot lie, for the C kernel to subtract them.
 
         None where they do not lie in the same way, or have gaps: then it is `update_of` that subtracts.
         """
+
+    def room_like(self, tensor: Tensor) -> Any:
+        """Memory for a snapshot of a tensor, into which the C kernel may copy it; None where it can't."""
 
     def has_fractions(self, tensor: Tensor) -> bool:
         """Whether its numbers are floating-point or complex, not whole or true and false."""

@@ -1,7 +1,7 @@
 /* All statistics of a tensor in one pass over its memory. Called through ctypes, which releases the GIL;
    no state outside of the arguments and the stack, no threads, no Python.h.
 
-   hookline_reduce takes contiguous memory, hookline_reduce_difference two of them, hookline_reduce_strided any layout, and
+   hookline_reduce takes contiguous memory, hookline_reduce_copied also copies it, hookline_reduce_difference takes two of them, hookline_reduce_strided any layout, and
    statistics per channel. hookline_fingerprint and its like take the same memories, and hash their bits. */
 #include "_kernel_bits.h"
 #include "_kernel_layout.h"
@@ -58,6 +58,13 @@ static Subtract subtract_of(const Job *job) {
     return baseline[job->dtype];
 }
 
+/* What is not read again soon is written past the caches: memory then need not be fetched only to be overwritten. */
+#define STREAMS (1 << 14) /* values from which on it is worth it */
+
+static int is_streamed(const Job *job, int64_t n) {
+    return job->avx512 && job->dtype == F32 && n >= STREAMS && (uintptr_t)job->copy % 64 == 0;
+}
+
 /* Has memory work on the next block, while this one is reduced from the cache. */
 static void fetch(const char *data, int64_t from, int64_t end) {
     for (int64_t at = from; at < end && at < from + BLOCK * 4; at += 64) PREFETCH(data + at);
@@ -69,11 +76,28 @@ static void take(Job *job, const char *data, int64_t n) {
     const Take take_block = take_of(job);
     const Subtract subtract = subtract_of(job);
     const int bytes = size_of(job->dtype), aligned = is_aligned(data, job->dtype);
+    const int streamed = aligned && job->copy && is_streamed(job, n);
     Values made; /* it never leaves the cache */
     for (int64_t at = 0; at < n; at += BLOCK) {
         int count = n - at < BLOCK ? (int)(n - at) : BLOCK;
         const void *block = data + at * bytes;
         make_room(job);
+#ifdef HAVE_AVX512_PATH
+        if (job->hist && job->dtype == F32 && at + 2 * BLOCK <= n) {
+            job->soon = (Soon){{data + (at + BLOCK) * bytes, job->less ? job->less + (at + BLOCK) * bytes : NULL}};
+        } else {
+            job->soon = NOTHING_SOON;
+        }
+        if (streamed) {
+            take_f32_streamed_avx512(job, block, job->copy + at * bytes, count);
+            continue;
+        }
+        if (job->less && job->avx512 && job->dtype == F32) {
+            take_f32_made_avx512(job, block, job->less + at * bytes, &made, count);
+            continue;
+        }
+#endif
+        if (job->copy) memcpy(job->copy + at * bytes, block, (size_t)(count * bytes));
         if (job->less) {
             subtract(block, job->less + at * bytes, count, &made);
             block = &made;
@@ -85,6 +109,7 @@ static void take(Job *job, const char *data, int64_t n) {
         take_block(job, block, count);
     }
 #ifdef HAVE_AVX2_PATH
+    if (streamed) _mm_sfence(); /* whoever is told that the copy is there finds it */
     if (job->hist && job->avx2 && job->dtype != F64) settle(job);
 #endif
 }
@@ -183,7 +208,17 @@ API void hookline_reduce(const void *data, int64_t n, int how, Header *out) {
     DENORMALS_AS_BEFORE;
 }
 
-/* The same of the differences of two such memories. Returns 0, or 1 where nothing was done: they are not aligned, or the
+/* The same, and a copy of the values is at `copy` then, which is other memory. Returns 0: it can always be done. */
+API int hookline_reduce_copied(const void *data, void *copy, int64_t n, int how, Header *out) {
+    DENORMALS_SEEN;
+    Job job = begin(out, how);
+    job.copy = copy;
+    take_all(&job, data, n);
+    DENORMALS_AS_BEFORE;
+    return 0;
+}
+
+/* The statistics of the differences of two such memories. Returns 0, or 1 where nothing was done: they are not aligned, or the
    processor takes denormals for zeros and a difference would be another one than elsewhere. */
 API int hookline_reduce_difference(const void *data, const void *less, int64_t n, int how, Header *out) {
     if (FLUSHES || !is_aligned(data, DTYPE_OF(how)) || !is_aligned(less, DTYPE_OF(how))) return 1;

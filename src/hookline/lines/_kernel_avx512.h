@@ -76,25 +76,21 @@ typedef struct {
     __m512i high, low, least;
 } Extremes;
 
-AVX512 INLINE Extremes before_all(const void *x, int dtype) {
-    const __m512i none = _mm512_setzero_si512();
+AVX512 INLINE Extremes before_all(int dtype) {
+    const __m512i none = _mm512_setzero_si512(), infinite = _mm512_set1_epi32((int)form_of(F32).inf);
     if (dtype != F32) return (Extremes){_mm512_set1_epi16(INT16_MIN), none, _mm512_set1_epi16(INT16_MAX)};
-    const __m512i first = _mm512_set1_epi32((int)bits_at(x, 0, F32));
-    return (Extremes){first, first, none};
+    return (Extremes){_mm512_or_si512(infinite, _mm512_set1_epi32((int)form_of(F32).sign)), infinite, none};
 }
 
-AVX512 INLINE void look_wide_f32(const float *x, uint32_t which, Extremes *e, uint16_t *zeros, uint16_t *far) {
+/* Looks at the `some` of 16 floats; the others are zeros. */
+AVX512 INLINE void look_f32_512(__m512 v, __mmask16 some, Extremes *e, uint16_t *zeros, uint16_t *far) {
     const __m512i magnitude = _mm512_set1_epi32(0x7fffffff), limit = _mm512_set1_epi32((int)form_of(F32).limit);
-    for (int k = 0; k < 2; k++) {
-        const __mmask16 some = (__mmask16)(which >> 16 * k);
-        __m512 v = _mm512_maskz_loadu_ps(some, x + 16 * k);
-        __m512 high = _mm512_castsi512_ps(e->high), low = _mm512_castsi512_ps(e->low);
-        __m512i bits = _mm512_castps_si512(v);
-        e->high = _mm512_castps_si512(_mm512_mask_max_ps(high, some, v, high));
-        e->low = _mm512_castps_si512(_mm512_mask_min_ps(low, some, v, low));
-        zeros[k] = _mm512_testn_epi32_mask(bits, magnitude);
-        far[k] = _mm512_cmpgt_epi32_mask(_mm512_and_si512(bits, magnitude), limit);
-    }
+    __m512 high = _mm512_castsi512_ps(e->high), low = _mm512_castsi512_ps(e->low);
+    __m512i bits = _mm512_castps_si512(v);
+    e->high = _mm512_castps_si512(_mm512_mask_max_ps(high, some, v, high));
+    e->low = _mm512_castps_si512(_mm512_mask_min_ps(low, some, v, low));
+    *zeros = _mm512_testn_epi32_mask(bits, magnitude);
+    *far = _mm512_cmpgt_epi32_mask(_mm512_and_si512(bits, magnitude), limit);
 }
 
 /* Halves are also widened, bfloats with the even ones first. */
@@ -119,10 +115,21 @@ AVX512 INLINE void look_wide_halves(
 
 #define TWO_PARTS(v) _mm512_castsi512_si256(v), _mm512_extracti64x4_epi64(v, 1)
 
-AVX512 INLINE void put_extremes_512(Block *b, const Extremes *e, int dtype) {
+/* What a scan gathers: sums and extremes in registers, marks in memory. */
+typedef struct {
+    Sums512 sums;
+    Extremes extremes, others; /* fp32 has them in turn: to wait for one after the other would take longer */
+} Gathered;
+
+typedef struct {
+    Marks zeros, far;
+} Marked;
+
+AVX512 INLINE void put_extremes_512(Block *b, const Gathered *g, int dtype) {
+    const Extremes *e = &g->extremes, *o = &g->others;
     if (dtype == F32) {
-        b->max = _mm512_reduce_max_ps(_mm512_castsi512_ps(e->high));
-        b->min = _mm512_reduce_min_ps(_mm512_castsi512_ps(e->low));
+        b->max = _mm512_reduce_max_ps(_mm512_max_ps(_mm512_castsi512_ps(e->high), _mm512_castsi512_ps(o->high)));
+        b->min = _mm512_reduce_min_ps(_mm512_min_ps(_mm512_castsi512_ps(e->low), _mm512_castsi512_ps(o->low)));
     } else {
         const Found f = {
             .high = _mm256_max_epi16(TWO_PARTS(e->high)),
@@ -132,29 +139,67 @@ AVX512 INLINE void put_extremes_512(Block *b, const Extremes *e, int dtype) {
     }
 }
 
-/* What a scan gathers: sums and extremes in registers, marks in memory. */
+/* Where the next block lies, and what is subtracted from it; NULL where there is none, or nobody is to fetch it. */
 typedef struct {
-    Sums512 sums;
-    Extremes extremes;
-} Gathered;
+    const char *of[2];
+} Soon;
+#define NOTHING_SOON ((Soon){{NULL, NULL}})
+
+/* Where the floats of a scan come from, and go to: they lie at `x`; they are copied from there to `to` as well, past the
+   caches; or they are the differences of `x` and `less`, which are made at `to`. */
+enum { AS_THEY_LIE, STREAMED, MADE };
 
 typedef struct {
-    Marks zeros, far;
-} Marked;
+    const float *x, *less;
+    float *to;
+    Soon soon;
+} Floats;
 
-AVX512 INLINE void scan_wide_f32(Gathered *g, Marked *m, const float *x, int i, uint32_t which, int about, __m512d shift) {
-    sum_wide(&g->sums, x + i, which, about, shift);
-    look_wide_f32(x + i, which, &g->extremes, m->zeros.of + i / 16, m->far.of + i / 16);
+AVX512 INLINE void look_at_16(Extremes *e, Marked *m, Floats of, int source, int i, __mmask16 some) {
+    __m512 v = _mm512_maskz_loadu_ps(some, of.x + i);
+    if (source == MADE) v = _mm512_sub_ps(v, _mm512_maskz_loadu_ps(some, of.less + i));
+    if (source == MADE) _mm512_storeu_ps(of.to + i, v); /* which has room for a whole block */
+    if (source == STREAMED && some == 0xffff) _mm512_stream_ps(of.to + i, v);
+    if (source == STREAMED && some != 0xffff) _mm512_mask_storeu_ps(of.to + i, some, v);
+    look_f32_512(v, some, e, m->zeros.of + (unsigned)i / 16, m->far.of + (unsigned)i / 16);
 }
 
-AVX512 INLINE void scan_f32(Gathered *g, Marked *m, const float *x, int n, int about, __m512d shift) {
+AVX512 INLINE void look_wide_f32(Gathered *g, Marked *m, Floats of, int source, int i, uint32_t which) {
+    look_at_16(&g->extremes, m, of, source, i, (__mmask16)which);
+    look_at_16(&g->others, m, of, source, i + 16, (__mmask16)(which >> 16));
+}
+
+/* Into the second cache first, which waits for more of memory at a time than the first one can. */
+#define FAR_AHEAD 16384 /* bytes */
+#define NEXT 1024
+
+AVX512 INLINE void fetch_wide(const float *x) {
+    for (int line = 0; line < 2 * 64; line += 64) {
+        __builtin_prefetch((const char *)x + FAR_AHEAD + line, 0, 2);
+        PREFETCH((const char *)x + NEXT + line);
+    }
+}
+
+/* Sums read what was made one step before: to wait for what has just been stored would cost more. */
+AVX512 INLINE void scan_f32(Gathered *g, Marked *m, Floats of, int n, int source, int about, __m512d shift) {
+    const int late = source == MADE ? WIDE : 0;
+    const float *summed = source == MADE ? of.to : of.x;
     int i = 0;
     for (; i + WIDE <= n; i += WIDE) {
-        PREFETCH((const char *)(x + i) + AHEAD);
-        PREFETCH((const char *)(x + i) + AHEAD + 64);
-        scan_wide_f32(g, m, x, i, ALL, about, shift);
+        if (of.soon.of[0]) {
+            PREFETCH(of.soon.of[0] + 2 * i);
+            if (source == MADE) PREFETCH(of.soon.of[1] + 2 * i);
+        } else {
+            fetch_wide(of.x + i);
+            if (source == MADE) fetch_wide(of.less + i);
+        }
+        look_wide_f32(g, m, of, source, i, ALL);
+        if (i >= late) sum_wide(&g->sums, summed + i - late, ALL, about, shift);
     }
-    if (i < n) scan_wide_f32(g, m, x, i, first_of(n - i), about, shift);
+    if (i >= WIDE && late) sum_wide(&g->sums, summed + i - late, ALL, about, shift);
+    if (i == n) return;
+    look_wide_f32(g, m, of, source, i, first_of(n - i));
+    sum_wide(&g->sums, summed + i, first_of(n - i), about, shift);
 }
 
 /* Sums read from memory what was widened one step before: to take a register apart would cost more, and so would to wait
@@ -176,41 +221,44 @@ AVX512 INLINE void scan_halves(Gathered *g, Marked *m, const uint16_t *x, int n,
 #undef LOOK
 }
 
-AVX512 INLINE void scan_512(const void *x, int n, int dtype, int about, Block *b) {
+AVX512 INLINE void scan_512(
+    const void *x, const void *less, void *to, Soon soon, int n, int dtype, int source, int about, Block *b) {
     const __m512d shift = _mm512_set1_pd(b->shift);
     const Sum512 none = {_mm512_setzero_pd(), _mm512_setzero_pd()};
-    Gathered g = {{none, none, none, none}, before_all(x, dtype)};
+    Gathered g = {{none, none, none, none}, before_all(dtype), before_all(dtype)};
     Marked m;
     if (dtype == F32)
-        scan_f32(&g, &m, x, n, about, shift);
+        scan_f32(&g, &m, (Floats){x, less, to, soon}, n, source, about, shift);
     else
         scan_halves(&g, &m, x, n, dtype, about, shift);
     put_sums_512(b, &g.sums);
-    put_extremes_512(b, &g.extremes, dtype);
+    put_extremes_512(b, &g, dtype);
     b->zeros = marked(&m.zeros, n) - lanes_behind(n); /* these lanes are zeros, and not far */
     b->near_zero = n - marked(&m.far, n);
 }
 
 /* Everything but the histogram, about a shift. Where a value is not finite, s2 is not, and nothing else is of use. */
-#define BLOCK_512(NAME, DTYPE)                                                     \
-    AVX512 static void NAME(const void *x, int n, double shift, Block *b) {        \
-        *b = (Block){.shift = shift, .finite = n};                                 \
-        if (shift == 0)                                                            \
-            scan_512(x, n, DTYPE, 0, b);                                           \
-        else                                                                       \
-            scan_512(x, n, DTYPE, 1, b);                                           \
+#define BLOCK_512(NAME, DTYPE, SOURCE)                                                                              \
+    AVX512 static void NAME(const void *x, const void *less, void *to, Soon soon, int n, double shift, Block *b) {  \
+        *b = (Block){.shift = shift, .finite = n};                                                                  \
+        if (shift == 0)                                                                                             \
+            scan_512(x, less, to, soon, n, DTYPE, SOURCE, 0, b);                                                    \
+        else                                                                                                        \
+            scan_512(x, less, to, soon, n, DTYPE, SOURCE, 1, b);                                                    \
     }
-BLOCK_512(block_f32_512, F32)
-BLOCK_512(block_f16_512, F16)
-BLOCK_512(block_bf16_512, BF16)
+BLOCK_512(block_f32_512, F32, AS_THEY_LIE)
+BLOCK_512(block_f32_streamed_512, F32, STREAMED)
+BLOCK_512(block_f32_made_512, F32, MADE)
+BLOCK_512(block_f16_512, F16, AS_THEY_LIE)
+BLOCK_512(block_bf16_512, BF16, AS_THEY_LIE)
 
-INLINE void block_512(const void *x, int n, int dtype, double shift, Block *b) {
+INLINE void block_512(const void *x, Soon soon, int n, int dtype, double shift, Block *b) {
     if (dtype == F32)
-        block_f32_512(x, n, shift, b);
+        block_f32_512(x, NULL, NULL, soon, n, shift, b);
     else if (dtype == F16)
-        block_f16_512(x, n, shift, b);
+        block_f16_512(x, NULL, NULL, soon, n, shift, b);
     else
-        block_bf16_512(x, n, shift, b);
+        block_bf16_512(x, NULL, NULL, soon, n, shift, b);
 }
 
 #endif

@@ -60,9 +60,14 @@ AVX512 INLINE void number_wide(Numbered *to, int i, const void *x, uint32_t whic
     memcpy(to->inside.of + i / 16, &inside, sizeof inside);
 }
 
-AVX512 INLINE void number(Numbered *to, const void *x, int n, int dtype, Window in) {
+/* What is numbered is in the cache; memory works on what comes next. */
+AVX512 INLINE void number(Numbered *to, const void *x, int n, int dtype, Window in, Soon soon) {
     int i = 0;
-    for (; i + WIDE <= n; i += WIDE) number_wide(to, i, at(x, i, dtype), ALL, dtype, in);
+    for (; i + WIDE <= n; i += WIDE) {
+        if (soon.of[0]) PREFETCH(soon.of[0] + 2 * (BLOCK + i));
+        if (soon.of[1]) PREFETCH(soon.of[1] + 2 * (BLOCK + i));
+        number_wide(to, i, at(x, i, dtype), ALL, dtype, in);
+    }
     if (i < n) number_wide(to, i, at(x, i, dtype), first_of(n - i), dtype, in);
     for (i += i < n ? WIDE : 0; i % GROUP; i += WIDE) _mm512_storeu_si512(to->slots + i, _mm512_setzero_si512());
 }
@@ -118,11 +123,12 @@ AVX512 INLINE void count_slots(const uint16_t *slots, int n, uint16_t *counts) {
 }
 
 /* Adds the values of a window to the histogram; how many of the block are neither zero nor there, and are marked so. */
-AVX512 INLINE int count_window(Numbered *numbered, const void *x, int n, int dtype, Window in, int64_t *hist) {
+AVX512 INLINE int count_window(
+    Numbered *numbered, const void *x, int n, int dtype, Window in, Soon soon, int64_t *hist) {
     const Form form = form_of(dtype);
     const int to_bin = (int)(in.low >> form.shift) + form.bias + TO_BIN, lanes = n + lanes_behind(n);
     uint16_t counts[2 * SLOT_KEYS];
-    number(numbered, x, n, dtype, in);
+    number(numbered, x, n, dtype, in, soon);
     count_slots(numbered->slots, n, counts);
     const int outside = lanes - marked(&numbered->inside, n), zeros = lanes - marked(&numbered->some, n);
     counts[0] -= (uint16_t)(outside + zeros + (n + GROUP - 1) / GROUP * GROUP - lanes);
@@ -163,15 +169,16 @@ INLINE void count_tiny(const void *x, int n, int64_t *hist) {
 
 /* Counts a block with so many zeros, which are not counted; but for some values, which are copied to `rest`, with room for
    a register more. How many these are. */
-AVX512 INLINE int count_in_slots(const void *x, int n, int dtype, const Block *b, int64_t zeros, int64_t *hist, void *rest) {
+AVX512 INLINE int count_in_slots(
+    const void *x, int n, int dtype, const Block *b, int64_t zeros, Soon soon, int64_t *hist, void *rest) {
     const Form form = form_of(dtype);
     Numbered numbered;
     Window in = window_below((int)(most_of(b) >> KEY_SHIFT) - form.bias + 1, dtype);
-    int outside = count_window(&numbered, x, n, dtype, in, hist);
+    int outside = count_window(&numbered, x, n, dtype, in, soon, hist);
     const int some = marked(&numbered.some, n), next = (int)(in.low >> form.shift);
     if (outside > n / RARE && next - SLOT_KEYS >= FIRST_KEY) {
         const Marks first = numbered.inside;
-        outside -= some - count_window(&numbered, x, n, dtype, window_below(next, dtype), hist);
+        outside -= some - count_window(&numbered, x, n, dtype, window_below(next, dtype), NOTHING_SOON, hist);
         for (int i = 0; i < BLOCK / 16; i++) numbered.inside.of[i] |= first.of[i];
     }
     if (some != n - zeros) count_tiny(x, n, hist);

@@ -9,6 +9,7 @@
 typedef struct {
     int dtype, avx2, avx512; /* these are the levels that may be used */
     const char *less;  /* what is subtracted, value by value; NULL for nothing */
+    char *copy;        /* where the values are copied to; NULL for nowhere */
     Header *out;
     int64_t *hist;     /* where counts go at once; NULL without a histogram */
     Tally *tally;      /* where they are gathered first, for many values; NULL for few */
@@ -18,6 +19,9 @@ typedef struct {
     double shift;  /* for the moments of the next block */
     int not_clean; /* whether the last block had a NaN or Inf */
     int is_spread; /* with AVX-512: whether values are too far apart for slots */
+#endif
+#ifdef HAVE_AVX512_PATH
+    Soon soon;
 #endif
 } Job;
 
@@ -241,28 +245,45 @@ AVX512 INLINE void count_avx512(Job *job, const void *x, int n, int dtype, const
         count_avx2(job, x, n, dtype, b);
         return;
     }
-    const int left = count_in_slots(x, n, dtype, b, zeros, job->hist, rest);
+    const int left = count_in_slots(x, n, dtype, b, zeros, job->soon, job->hist, rest);
     if (left) count_avx2(job, rest, left, dtype, b);
     job->is_spread = left > n / 4;
 }
 
-AVX512 INLINE void take_avx512(Job *job, const void *x, int n, int dtype) {
+AVX512 INLINE void scan_from(
+    int source, const void *x, const void *less, void *to, Soon soon, int n, int dtype, double shift, Block *b) {
+    if (source == STREAMED)
+        block_f32_streamed_512(x, less, to, soon, n, shift, b);
+    else if (source == MADE)
+        block_f32_made_512(x, less, to, soon, n, shift, b);
+    else
+        block_512(x, soon, n, dtype, shift, b);
+}
+
+AVX512 INLINE void take_from(Job *job, int source, const void *x, const void *less, void *to, int n, int dtype) {
     Cleaned cleaned;
     Block b;
-    if (job->not_clean) clean(job, x, n, dtype, &cleaned);
+    if (job->not_clean) {
+        if (source == STREAMED) memcpy(to, x, (size_t)n * sizeof(float));
+        if (source == MADE) subtract_f32_avx512(x, less, n, to);
+        if (source == MADE) x = to;
+        source = AS_THEY_LIE;
+        clean(job, x, n, dtype, &cleaned);
+    }
     if (!job->not_clean) {
-        block_512(x, n, dtype, job->shift, &b);
+        scan_from(source, x, less, to, job->soon, n, dtype, job->shift, &b);
+        if (source == MADE) x = to;
         if (!isfinite(b.s2)) clean(job, x, n, dtype, &cleaned);
     }
     int64_t zeros;
     if (job->not_clean) {
         x = cleaned.copy;
-        block_512(x, n, dtype, cleaned.stand_in, &b);
+        block_512(x, NOTHING_SOON, n, dtype, cleaned.stand_in, &b);
         zeros = b.zeros;
         take_back(job, &cleaned, dtype, &b);
     } else {
         if (is_far_from_mean(&b, n)) {
-            block_512(x, n, dtype, b.shift + b.s1 / n, &b);
+            block_512(x, NOTHING_SOON, n, dtype, b.shift + b.s1 / n, &b);
             job->shift = b.shift;
         }
         zeros = b.zeros;
@@ -271,9 +292,15 @@ AVX512 INLINE void take_avx512(Job *job, const void *x, int n, int dtype) {
     if (job->hist) count_avx512(job, x, n, dtype, &b, zeros);
 }
 
-AVX512 static void take_f32_avx512(Job *job, const void *x, int n) { take_avx512(job, x, n, F32); }
-AVX512 static void take_f16_avx512(Job *job, const void *x, int n) { take_avx512(job, x, n, F16); }
-AVX512 static void take_bf16_avx512(Job *job, const void *x, int n) { take_avx512(job, x, n, BF16); }
+AVX512 static void take_f32_streamed_avx512(Job *job, const void *x, void *to, int n) {
+    take_from(job, STREAMED, x, NULL, to, n, F32);
+}
+AVX512 static void take_f32_made_avx512(Job *job, const void *x, const void *less, void *to, int n) {
+    take_from(job, MADE, x, less, to, n, F32);
+}
+AVX512 static void take_f32_avx512(Job *job, const void *x, int n) { take_from(job, AS_THEY_LIE, x, NULL, NULL, n, F32); }
+AVX512 static void take_f16_avx512(Job *job, const void *x, int n) { take_from(job, AS_THEY_LIE, x, NULL, NULL, n, F16); }
+AVX512 static void take_bf16_avx512(Job *job, const void *x, int n) { take_from(job, AS_THEY_LIE, x, NULL, NULL, n, BF16); }
 #endif
 
 /* Zeros are known by now; bins that no value of the dtype is in had what was counted elsewhere. */

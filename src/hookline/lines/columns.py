@@ -70,6 +70,15 @@ def columns_of(words: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.
     return np.stack([found[name] for name in COUNTS]), np.stack([found[name] for name in FLOATS])
 
 
+def norms_of(words: NDArray[np.int64]) -> NDArray[np.float64]:
+    """The 2-norm of each tensor, with NaN and Inf among its values: NaN, or Inf, where there are such."""
+    moments = moments_of(words)
+    with np.errstate(all="ignore"):
+        norms = np.sqrt(moments.m2 + moments.finite * (moments.mean * moments.mean))
+    found: NDArray[np.float64] = np.where(moments.nan > 0, np.nan, np.where(moments.inf > 0, np.inf, norms))
+    return found
+
+
 def histograms_of(words: NDArray[np.int64]) -> Histograms:
     """The histograms of reductions, a line of words for each; none where there is no room for them."""
     lines, width = words.shape

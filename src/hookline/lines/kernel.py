@@ -10,24 +10,27 @@ import ctypes
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import Any
 
 from hookline import bins
 from hookline.backends.nouns import Tensor
-from hookline.backends.protocol import Address
+from hookline.backends.protocol import Address, ExchangeRule
 from hookline.errors import InvalidArgument
 from hookline.rows import HEADER
 
-reduce_tensor: Callable[[object, int, int, Tensor, int, int], bool] | None
+reduce_tensor: Callable[[object, int, int, int, int, Tensor], bool] | None
+reduce_line: Callable[..., int] | None
+reduce_two: Callable[[object, int, Tensor, Tensor, int, int], bool] | None
 try:
     from hookline.backends._direct import reduce as reduce_tensor
+    from hookline.backends._direct import reduce_line, reduce_two
 except ImportError:  # there was no compiler when hookline was installed
-    reduce_tensor = None
+    reduce_tensor = reduce_line = reduce_two = None
 
-ABI = 3 * 10000 + bins.COUNT
+ABI = 4 * 10000 + bins.COUNT
 CODES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 3}
 BYTES = 4
 """The code of what is hashed byte by byte."""
@@ -62,8 +65,9 @@ class Kernel:
         self._difference.argtypes = [address, address, ctypes.c_int64, number, address]
         self._strided = library.hookline_reduce_strided
         self._strided.argtypes = [address, number, address, address, number, number, address]
-        self._plain, self._any_layout = (
-            ctypes.cast(function, ctypes.c_void_p).value or 0 for function in (self._reduce, self._strided)
+        self._plain, self._any_layout, self._copying, self._subtracting = (
+            ctypes.cast(function, ctypes.c_void_p).value or 0
+            for function in (self._reduce, self._strided, library.hookline_reduce_copied, self._difference)
         )
         self._fingerprint = library.hookline_fingerprint
         self._fingerprint.argtypes, self._fingerprint.restype = self._reduce.argtypes, None
@@ -98,10 +102,41 @@ class Kernel:
         if reduce_tensor is None:
             return False
         how = self._any_dtype[histogram]
-        return reduce_tensor(exchange, self._plain, self._any_layout, tensor, how, words)
+        return reduce_tensor(exchange, self._plain, self._any_layout, how, words, tensor)
+
+    def line_reducer(
+        self, rule: ExchangeRule, histogram: bool, words: int, apart: int, lines: int, numbers: Iterator[int]
+    ) -> Callable[[Tensor], int] | None:
+        """Writes the words of tensors to lines of memory, so many bytes apart, and gives the number of each.
+
+        It is the next of `numbers`; or, where the tensor can't be reduced so, -1 less that number.
+        """
+        if reduce_line is None:
+            return None
+        how = self._any_dtype[histogram]
+        exchange, types, is_odd = rule
+        return partial(
+            reduce_line, exchange, self._plain, self._any_layout, how, types, is_odd, words, apart, lines, numbers
+        )
+
+    def reduce_copied_direct(
+        self, exchange: object, tensor: Tensor, room: Tensor, histogram: bool, words: int
+    ) -> bool:
+        """The same, in one pass with a copy of the tensor into `room`; without it, `room` has anything."""
+        if reduce_two is None:
+            return False
+        return reduce_two(exchange, self._copying, tensor, room, self._any_dtype[histogram], words)
+
+    def reduce_difference_direct(
+        self, exchange: object, after: Tensor, before: Tensor, histogram: bool, words: int
+    ) -> bool:
+        """The same of `after - before`."""
+        if reduce_two is None:
+            return False
+        return reduce_two(exchange, self._subtracting, after, before, self._any_dtype[histogram], words)
 
     def reduce_difference_into(self, words: int, addresses: tuple[Address, Address], histogram: bool) -> bool:
-        """The same of the differences of two memories without gaps; whether it could be done."""
+        """Writes the words of the differences of two memories without gaps; whether it could be done."""
         (pointer, count, dtype, _), (less, *_) = addresses
         return not self._difference(pointer, less, count, self._how[histogram][dtype], words)
 
@@ -117,7 +152,7 @@ class Kernel:
         """Writes the fingerprint of a tensor that tells where it lies to memory; whether it could."""
         if reduce_tensor is None:
             return False
-        return reduce_tensor(exchange, self._bits, self._any_bits, tensor, self._any_dtype[0], word)
+        return reduce_tensor(exchange, self._bits, self._any_bits, self._any_dtype[0], word, tensor)
 
     def fingerprint_into(self, word: int, address: Address, *, in_order: bool) -> None:
         """The same of values somewhere; `in_order`: they lie behind each other, in the order of their indices."""

@@ -5,7 +5,7 @@ Upstream: a backend and the C kernel. Downstream: Stats; from there on there are
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -46,6 +46,17 @@ def reduced_into(words: int, tensor: Tensor, histogram: bool) -> bool:
     return kernel is not None and _written(kernel, backend, words, tensor, histogram)
 
 
+def line_reducer(
+    tensor: Tensor, histogram: bool, words: int, apart: int, lines: int, numbers: Iterator[int]
+) -> Callable[[Tensor], int] | None:
+    """What writes tensors like this one to lines (`Kernel.line_reducer`); None where there is no such."""
+    kernel = active()
+    rule = (_backends.get(type(tensor)) or _backend_of(tensor)).exchange_rule
+    if kernel is None or rule is None:
+        return None
+    return kernel.line_reducer(rule, histogram, words, apart, lines, numbers)
+
+
 def _written(kernel: Kernel, backend: Backend, words: int, tensor: Tensor, histogram: bool) -> bool:
     exchange = backend.exchange_of(tensor)
     if exchange is not None and kernel.reduce_direct(exchange, tensor, histogram, words):
@@ -55,6 +66,16 @@ def _written(kernel: Kernel, backend: Backend, words: int, tensor: Tensor, histo
         return False
     kernel.reduce_into(words, address, histogram)
     return True
+
+
+def copied_into(words: int, tensor: Tensor, room: Tensor, histogram: bool) -> bool:
+    """The same, in one pass with a copy of `tensor` into `room`; if not, nothing was done."""
+    kernel = active()
+    backend = _backends.get(type(tensor)) or _backend_of(tensor)
+    exchange = None if kernel is None else backend.exchange_of(tensor)
+    if kernel is None or exchange is None:
+        return False
+    return kernel.reduce_copied_direct(exchange, tensor, room, histogram, words)
 
 
 def reduce(tensor: Tensor, histogram: bool = True, extra: Iterable[str] = ()) -> Reduced:
@@ -100,14 +121,19 @@ def reduce_difference(after: Tensor, before: Tensor, histogram: bool, into: int 
     """
     backend = _backends.get(type(after)) or _backend_of(after)
     kernel = active()
-    addresses = None if kernel is None else backend.side_by_side(after, before)
-    if kernel is None or addresses is None:
+    if kernel is None:
         return None
     words: Any = None
     if into is None:
         words = room_for(histogram)
         into = address_of(words)
-    done = kernel.reduce_difference_into(into, addresses, histogram)
+    exchange = backend.exchange_of(after)
+    if exchange is not None and backend.exchange_of(before) is not None:
+        done = kernel.reduce_difference_direct(exchange, after, before, histogram, into)
+    else:
+        done = False
+    if not done and (addresses := backend.side_by_side(after, before)) is not None:
+        done = kernel.reduce_difference_into(into, addresses, histogram)
     return Reduced(backend, words, histogram) if done else None
 
 

@@ -6,7 +6,7 @@ device, or without the kernel) is fetched when the step ends.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import count
 
 import numpy as np
@@ -14,8 +14,17 @@ from numpy.typing import NDArray
 
 from hookline import bins
 from hookline.backends.nouns import Tensor
+from hookline.lines.columns import norms_of
 from hookline.lines.fingerprints import Fingerprints
-from hookline.lines.reduce import Reduced, fetched, reduce, reduce_difference, reduced_into
+from hookline.lines.reduce import (
+    Reduced,
+    copied_into,
+    fetched,
+    line_reducer,
+    reduce,
+    reduce_difference,
+    reduced_into,
+)
 from hookline.lines.stats import Extra
 from hookline.rows import HEADER
 
@@ -47,18 +56,52 @@ class Sheet:
         self._address, self._lines = self._words.ctypes.data, lines
         self._apart = 8 * self._width
         self._next = count()
+        self._into_line: Callable[[Tensor], int] | None = None
+        self._has_looked = False
         self._elsewhere: dict[int, Reduced] = {}
         self._prints = Fingerprints(lines) if fingerprint else None
 
     def reduce(self, tensor: Tensor, extra: Iterable[str] = ()) -> int:
         """The number of the line that has the tensor's statistics from now on."""
-        line = next(self._next)
-        has_room = line < self._lines and not extra
-        if not (has_room and reduced_into(self._address + line * self._apart, tensor, self._histogram)):
+        if extra:
+            line = -1 - next(self._next)
+        elif self._into_line is not None:
+            line = self._into_line(tensor)
+        else:
+            line = self._into_any_line(tensor)
+        if line < 0:
+            line = -1 - line
             self._elsewhere[line] = reduce(tensor, self._histogram, extra)
         if self._prints is not None:
             self._prints.add(line, tensor)
         return line
+
+    def _into_any_line(self, tensor: Tensor) -> int:
+        """The number of the line that the kernel has written; where it could not, -1 less that number.
+
+        The first tensor tells whether C can do that at once.
+        """
+        if not self._has_looked:
+            self._has_looked = True
+            arguments = self._histogram, self._address, self._apart, self._lines, self._next
+            self._into_line = line_reducer(tensor, *arguments)
+            if self._into_line is not None:
+                return self._into_line(tensor)
+        line = next(self._next)
+        if line < self._lines and reduced_into(self._address + line * self._apart, tensor, self._histogram):
+            return line
+        return -1 - line
+
+    def reduce_copied(self, tensor: Tensor, room: Tensor) -> tuple[int, bool]:
+        """The same number, and whether `room` has a copy of the tensor now, which was made in the same pass."""
+        line = next(self._next)
+        into = self._address + line * self._apart
+        copied = line < self._lines and copied_into(into, tensor, room, self._histogram)
+        if not copied:
+            self._elsewhere[line] = reduce(tensor, self._histogram)
+        if self._prints is not None:
+            self._prints.add(line, tensor)
+        return line, copied
 
     def reduce_difference(self, after: Tensor, before: Tensor) -> int | None:
         """The same of `after - before`; None, and a line that stays empty, where that has to be made first."""
@@ -75,6 +118,12 @@ class Sheet:
         """Whether there is NaN anywhere, and the lines with Inf; of what was reduced straight into the sheet."""
         return bool(self._words[:, NAN].any()), set(np.flatnonzero(self._words[:, INF]).tolist())
 
+    def norms(self, lines: Sequence[int]) -> list[float | None]:
+        """The 2-norm of each line's tensor; None for one that was not reduced straight into the sheet."""
+        here = [line for line in lines if line < self._lines and line not in self._elsewhere]
+        found = dict(zip(here, norms_of(self._words[here, :HEADER]).tolist(), strict=True))
+        return [found.get(line) for line in lines]
+
     def nbytes(self, lines: int) -> int:
         """How much memory so many lines take."""
         return lines * self._apart
@@ -87,6 +136,7 @@ class Sheet:
         """Forgets all lines; nobody may reduce meanwhile."""
         self._words[: next(self._next)] = 0
         self._next = count()
+        self._into_line, self._has_looked = None, False
         self._elsewhere = {}
         if self._prints is not None:
             self._prints.clear()

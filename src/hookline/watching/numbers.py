@@ -42,6 +42,8 @@ class StepNumbers:
         self._own: dict[str, Any] = {}
         self._logged: dict[int, dict[str, Any]] = {}
         self._has_batch = False
+        self.norms: dict[int, float] = {}
+        """What `taken_norms` gives."""
         self._broken: set[str] = set()
 
     def __bool__(self) -> bool:
@@ -77,6 +79,10 @@ class StepNumbers:
             self._own.pop(name, None)
         else:
             self._own[name] = value
+
+    def taken_norms(self) -> dict[int, float]:
+        norms, self.norms = self.norms, {}
+        return norms
 
     def batch(self, inputs: Any, *, training: bool) -> None:
         """What comes into the model: the first batch of the step that is trained on counts, or the first."""

@@ -93,7 +93,7 @@ class Stepping(Undoing):
         """Whether gradients have the factor of a GradScaler."""
         self._progress = Progress(wanted=False)
         named = params if callable(params) else partial(parameters_of, backend, targets)
-        self._weights = Weights(backend, named, self.gathered.add) if params else None
+        self._weights = Weights(backend, named, self.gathered) if params else None
         self._wants_moments = moments
         self._wired = WiringGatherer(backend, model, dict(self._modules), partial(_line_of, weakref.ref(self)))
         self._taps: Undoing | None = None
@@ -152,7 +152,7 @@ class Stepping(Undoing):
     def after_step(self) -> None:
         """The optimizer has stepped: the step ends and the next one begins."""
         if self._recording and self._weights is not None:
-            self._guarded(partial(self._weights.after_step, self.gathered))
+            self._guarded(self._weights.after_step)
         self._end_step(self.now + 1)
         self._ended_with = self.now - 1
 
@@ -263,14 +263,18 @@ class Stepping(Undoing):
         if self._recording:
             self._wired.before_step(self.now, gradients)
         if self._recording and self._weights is not None:
-            self._guarded(partial(self._weights.before_step, held, gradients))
+            self._guarded(partial(self._take_weights, self._weights, held, gradients))
         self._search_origin()
+
+    def _take_weights(self, weights: Weights, held: set[int], gradients: Mapping[int, Any] | None) -> None:
+        weights.before_step(held, gradients)
+        self.numbers.norms = weights.norms()
 
     def _after_step(self, held: set[int]) -> None:
         if self.clock.is_by_hand or not self.is_open:
             return
         if self._recording and self._weights is not None:
-            self._guarded(partial(self._weights.after_step, self.gathered))
+            self._guarded(self._weights.after_step)
         # Further optimizers may step as well before the model runs again: still the same step. The taps
         # are switched here all the same, since a pre-hook of the next call would come too late for some.
         with self._stepping:

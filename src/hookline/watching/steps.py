@@ -158,11 +158,20 @@ class Gathered:
                 line = latest[3]  # a container hands on the very tensor that its last part returned
             else:
                 line = self._reduced(step.sheet, tensor)
-            entry = key, line, channels
-            step.entries.append(entry)
-            if self._step is step or self._is_taken(step, entry):
+            if self._is_entered(step, (key, line, channels)):
                 return
             # The step ended meanwhile, in another thread: the tensor is one of the next.
+
+    def add_copied(self, key: Key, tensor: Tensor, room: Tensor) -> bool:
+        """The same of a tensor without channels; whether `room` has a copy of it now, made in the same pass."""
+        if self._on_tensors:
+            self.add(key, tensor)
+            return False
+        while True:
+            step = self._step
+            line, copied = step.sheet.reduce_copied(tensor, room)
+            if self._is_entered(step, (key, line, None)):
+                return copied
 
     def add_difference(self, key: Key, after: Tensor, before: Tensor) -> bool:
         """Reduces `after - before` without making it; False where it has to be made, for `add`."""
@@ -171,11 +180,14 @@ class Gathered:
             line = step.sheet.reduce_difference(after, before)
             if line is None:
                 return False
-            entry = key, line, None
-            step.entries.append(entry)
-            if self._step is step or self._is_taken(step, entry):
+            if self._is_entered(step, (key, line, None)):
                 return True
         return False
+
+    def _is_entered(self, step: OpenStep, entry: Entry) -> bool:
+        """Appends the entry; whether it is one of this step, and not too late for it."""
+        step.entries.append(entry)
+        return self._step is step or self._is_taken(step, entry)
 
     @_alone
     def _is_taken(self, step: OpenStep, entry: Entry) -> bool:
@@ -211,6 +223,16 @@ class Gathered:
         self._broken.add(name)
         self._on_tensors = tuple(other for other in self._on_tensors if other != name)
         report(f"watch: the statistic {name!r}", self._functions.get(name), error, "it is NaN from now on")
+
+    def norms(self, kind: str) -> dict[str, float]:
+        """By site, the 2-norm of the tensor of this kind that was added last in the step under way.
+
+        As far as that is known without waiting, as in `is_nonfinite`.
+        """
+        step = self._step
+        lines = {key.site: line for key, line, _ in list(step.entries) if key.kind == kind}
+        norms = zip(lines, step.sheet.norms(list(lines.values())), strict=True)
+        return {site: norm for site, norm in norms if norm is not None}
 
     def is_nonfinite(self) -> bool:
         """Whether a tensor of the step under way has NaN, or a gradient of a parameter Inf.

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
+from hookline.backends.nouns import Tensor
 from hookline.backends.protocol import Backend
 from hookline.hooks.select import Target
 from hookline.reporting import warn
@@ -22,6 +22,19 @@ def parameters_of(backend: Backend, targets: list[Target]) -> dict[str, Any]:
     return dict(found.values())
 
 
+class RowKeys(NamedTuple):
+    """What the rows of one parameter are about."""
+
+    param: Key
+    param_grad: Key
+    update: Key
+
+    @classmethod
+    def of(cls, name: str) -> RowKeys:
+        """Those of the parameter of this name."""
+        return cls(*(Key(name, kind, 0, "train") for kind in cls._fields))
+
+
 class Weights:
     """The parameters that `named` gives, around an optimizer step; asked anew, since modules may replace theirs.
 
@@ -30,12 +43,11 @@ class Weights:
     then on; the others go on.
     """
 
-    def __init__(
-        self, backend: Backend, named: Callable[[], dict[str, Any]], gather: Callable[[Key, Any], None]
-    ) -> None:
+    def __init__(self, backend: Backend, named: Callable[[], dict[str, Any]], gathered: Gathered) -> None:
         self._backend = backend
         self._named = named
-        self._gather = gather
+        self._gathered = gathered
+        self._keys: dict[str, RowKeys] = {}
         self._before: dict[str, tuple[Any, Any]] = {}
         self.broken: dict[str, str] = {}
         self.counts: dict[str, int] = {}  # at how many steps each was measured
@@ -53,55 +65,76 @@ class Weights:
 
         Gradients in `gradients`, by the id of a parameter, stand in for its own.
         """
-        backend = self._backend
         self._before = {}
         if self.stopped is not None:
             return
         self.stepped = True
         for name, parameter in self._named().items():
-            if name in self.broken or (held is not None and id(parameter) not in held):
+            if held is not None and id(parameter) not in held:
                 continue
-            if self.chosen is not None and not self.chosen(name):
+            if name in self.broken or (self.chosen is not None and not self.chosen(name)):
                 continue
-            with self._told(name):
-                value = backend.value_of(parameter)
-                self._gather(Key(name, "param", 0, "train"), value)
-                self.counts[name] = self.counts.get(name, 0) + 1
-                grad = backend.gradient(parameter) if gradients is None else gradients.get(id(parameter))
-                if grad is not None:
-                    self._gather(Key(name, "param_grad", 0, "train"), grad)
-                    self.with_gradient.add(name)
-                    self._before[name] = backend.snapshot(value), grad
+            try:
+                self._take(name, parameter, gradients)
+            except Exception as error:  # training goes on, whatever it is
+                self._leave_out(name, error)
 
-    def after_step(self, gathered: Gathered) -> None:
+    def _take(self, name: str, parameter: Tensor, gradients: Mapping[int, Any] | None) -> None:
+        """Reduces a parameter and its gradient; if it has one, the value of the parameter is kept."""
+        backend, gathered, keys = self._backend, self._gathered, self._keys_of(name)
+        value = backend.value_of(parameter)
+        grad = backend.gradient(parameter) if gradients is None else gradients.get(id(parameter))
+        room = None if grad is None else backend.room_like(value)
+        if room is None or not gathered.add_copied(keys.param, value, room):
+            if room is None:
+                gathered.add(keys.param, value)
+            room = None if grad is None else backend.snapshot(value)
+        self.counts[name] = self.counts.get(name, 0) + 1
+        if grad is not None:
+            gathered.add(keys.param_grad, grad)
+            self.with_gradient.add(name)
+            self._before[name] = room, grad
+
+    def norms(self) -> dict[int, float]:
+        """By the id of a gradient that `before_step` has taken, its norm, as far as that is known already."""
+        norms = self._gathered.norms("param_grad")
+        return {id(grad): norms[name] for name, (_, grad) in self._before.items() if name in norms}
+
+    def after_step(self) -> None:
         """Takes what the step changed."""
-        backend = self._backend
         before, self._before = self._before, {}
         for name, parameter in self._named().items() if before else ():
             if name not in before:
                 continue
-            old, grad = before[name]
-            key = Key(name, "update", 0, "train")
-            with self._told(name):
-                if not gathered.add_difference(key, parameter, old):
-                    self._gather(key, backend.update_of(parameter, old))
-                if (lost := backend.lost(parameter, old, grad)) is not None:
-                    gathered.add_number(key, "lost", lost)
+            try:
+                self._take_update(self._keys_of(name).update, parameter, *before[name])
+            except Exception as error:  # training goes on, whatever it is
+                self._leave_out(name, error)
+
+    def _take_update(self, key: Key, parameter: Tensor, old: Any, grad: Any) -> None:
+        backend, gathered = self._backend, self._gathered
+        if not gathered.add_difference(key, parameter, old):
+            gathered.add(key, backend.update_of(parameter, old))
+        if (lost := backend.lost(parameter, old, grad)) is not None:
+            gathered.add_number(key, "lost", lost)
 
     def add_moments(self, moments: Mapping[int, Mapping[str, Any]]) -> None:
         """Takes what an optimizer keeps, by the ids of parameters."""
         for name, parameter in self._named().items() if self.stopped is None else ():
             if name in self.broken or (self.chosen is not None and not self.chosen(name)):
                 continue
-            with self._told(name):
+            try:
                 for kind, value in moments.get(id(parameter), {}).items():
-                    self._gather(Key(name, kind, 0, "train"), value)
+                    self._gathered.add(Key(name, kind, 0, "train"), value)
+            except Exception as error:  # training goes on, whatever it is
+                self._leave_out(name, error)
 
-    @contextmanager
-    def _told(self, name: str) -> Iterator[None]:
-        try:
-            yield
-        except Exception as error:  # training goes on, whatever it is
-            failed = f"failed and stops: {type(error).__name__}: {error}"
-            self.broken[name] = f"measuring it {failed}"
-            warn(f"watching parameter {name!r} {failed}", stacklevel=3)
+    def _keys_of(self, name: str) -> RowKeys:
+        if (keys := self._keys.get(name)) is None:
+            keys = self._keys[name] = RowKeys.of(name)
+        return keys
+
+    def _leave_out(self, name: str, error: Exception) -> None:
+        failed = f"failed and stops: {type(error).__name__}: {error}"
+        self.broken[name] = f"measuring it {failed}"
+        warn(f"watching parameter {name!r} {failed}", stacklevel=3)

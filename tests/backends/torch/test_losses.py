@@ -11,8 +11,10 @@ from torch.nn.utils import clip_grad, clip_grad_norm_, clip_grad_value_
 from torch.utils.checkpoint import checkpoint
 
 import hookline
+from hookline.backends.torch import numbers
 from hookline.backends.torch.losses import hear_losses
 from hookline.backends.undoing import Undoing
+from hookline.lines import kernel_in_use
 
 
 def net(seed=0):
@@ -329,6 +331,92 @@ def test_a_step_that_is_compiled_with_its_backward_is_heard():
             optimizer.step()
             optimizer.zero_grad()
     assert values(w, "loss") == pytest.approx(losses)
+
+
+def total(grads):
+    return nn.utils.get_total_norm([grad.double() for grad in grads]).item()
+
+
+@pytest.mark.parametrize("where", ["**", "0", "1"])
+@pytest.mark.parametrize("how", [{}, {"params": False}, {"histogram": False}, {"fingerprint": True}], ids=str)
+def test_the_norm_is_that_of_all_gradients_whichever_are_watched(where, how):
+    model, norms = net(), []
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with hookline.watch(model, where, **how) as w:
+        for x in batches(3):
+            optimizer.zero_grad()
+            model(x).square().mean().backward()
+            norms.append(total(one.grad for one in model.parameters()))
+            optimizer.step()
+    assert values(w, "grad_norm") == pytest.approx(norms, rel=1e-6)
+
+
+def test_what_was_reduced_for_the_rows_is_not_gone_through_again(monkeypatch):
+    asked, computed = [], numbers.gradient_norms
+
+    def noted(parameters):
+        some = list(parameters)
+        asked.append(len(some))
+        return computed(some)
+
+    monkeypatch.setattr(numbers, "gradient_norms", noted)
+    model = net()
+    with hookline.watch(model, "0"):
+        trained(model, batches(3))
+    # Of the two layers one is watched; and none has gradients when a backward begins.
+    assert sum(asked) == 3 * (4 if kernel_in_use() == "torch" else 2)
+
+
+def test_the_norm_of_two_optimizers_that_share_a_parameter_is_that_of_the_gradients_now():
+    model, norms = net(), []
+    first = torch.optim.SGD(model[0].parameters(), lr=0.1)
+    second = torch.optim.SGD([model[0].weight, *model[2].parameters()], lr=0.1)
+    with hookline.watch(model) as w:
+        for x in batches(2):
+            first.zero_grad()
+            second.zero_grad()
+            model(x).square().mean().backward()
+            first.step()
+            model[0].weight.grad.data.mul_(3)  # in a way that nobody counts
+            norms.append(total(one.grad for one in model.parameters()))
+            second.step()
+    assert values(w, "grad_norm") == pytest.approx(norms, rel=1e-6)
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_a_gradient_that_is_not_finite_has_such_a_norm(bad):
+    model = net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with hookline.watch(model) as w:
+        model(batches(1)[0]).square().mean().backward()
+        model[0].weight.grad[0, 0] = bad
+        optimizer.step()
+    (norm,) = values(w, "grad_norm")
+    assert norm == bad or (norm != norm and bad != bad)
+
+
+def test_the_norm_of_a_step_that_failed_is_not_taken_for_that_of_the_next():
+    class Fails(torch.optim.SGD):
+        fails = True
+
+        @torch.no_grad()
+        def step(self, closure=None):
+            if self.fails:
+                raise ValueError("no step")
+            return super().step(closure)
+
+    model = net()
+    optimizer = Fails(model.parameters(), lr=0.1)
+    with hookline.watch(model) as w:
+        model(batches(1)[0]).square().mean().backward()
+        with pytest.raises(ValueError, match="no step"):
+            optimizer.step()
+        for one in model.parameters():
+            one.grad.data.mul_(2)
+        norm = total(one.grad for one in model.parameters())
+        optimizer.fails = False
+        optimizer.step()
+    assert values(w, "grad_norm")[-1] == pytest.approx(norm, rel=1e-6)
 
 
 def test_sparse_gradients_have_a_norm():

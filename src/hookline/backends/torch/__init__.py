@@ -10,7 +10,7 @@ from torch import nn
 
 from hookline.backends.capabilities import capabilities
 from hookline.backends.defaults import Immediate
-from hookline.backends.protocol import Backend, Label
+from hookline.backends.protocol import Backend, ExchangeRule, Label
 from hookline.backends.torch import (
     compat,
     describe,
@@ -84,6 +84,7 @@ class TorchBackend(Immediate):
     hear_parameters = staticmethod(parameters.hear_parameters)
     hear_accumulated = staticmethod(parameters.hear_accumulated)
     parameters_of = staticmethod(parameters.parameters_of)
+    own_parameters = staticmethod(parameters.own_parameters)
     listener = staticmethod(gradients.listener)
     heard = staticmethod(gradients.heard)
     hear_steps = staticmethod(optimizers.hear_steps)
@@ -115,6 +116,8 @@ class TorchBackend(Immediate):
     shares_memory = staticmethod(values.shares_memory)
     address = staticmethod(statistics.address)
     exchange_of = staticmethod(statistics.exchange_of)
+    exchange_rule: ExchangeRule | None = statistics.EXCHANGE_RULE
+    room_like = staticmethod(values.room_like)
     side_by_side = staticmethod(statistics.side_by_side)
     reducible = staticmethod(statistics.reducible)
     reduced_on_device = staticmethod(statistics.reduced_on_device)
@@ -154,10 +157,6 @@ class TorchBackend(Immediate):
 
     def children(self, model: nn.Module) -> list[nn.Module]:
         return list(compat.uncompiled(model).children())
-
-    def own_parameters(self, module: nn.Module) -> dict[str, torch.Tensor]:
-        lazy = torch.nn.parameter.is_lazy
-        return {name: p for name, p in module.named_parameters(recurse=False) if not lazy(p)}
 
     def gradient(self, parameter: torch.Tensor) -> torch.Tensor | None:
         grad = parameter.grad

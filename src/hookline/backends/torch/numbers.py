@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import weakref
 import zlib
 from collections.abc import Iterable
@@ -26,6 +27,8 @@ from hookline.trees import leaves
 
 OF_GROUPS = {"lr": "lr", "weight_decay": "weight_decay"}
 """What is told of each parameter group, and its name there."""
+Norm = Tensor | float
+"""A tensor is one that nobody waits for."""
 SOME = 3
 """Gradients that are looked at: whoever clears them clears all."""
 SAMPLE = 4096
@@ -51,9 +54,9 @@ class TrainingNumbers:
         """Those that stepped, by their numbers."""
         self._step = -1
         self._stepped = False  # an optimizer has stepped, at any step that was wanted
-        self._before: dict[int, Tensor] = {}
+        self._before: dict[int, Norm] = {}
         """By parameter: the norm of its gradient before it was clipped."""
-        self._used: dict[int, Tensor] = {}
+        self._used: dict[int, Norm] = {}
         """By parameter: the norm of the gradient that an optimizer used."""
         self._groups: dict[tuple[int, int], dict[str, Any]] = {}
         self._left: dict[int, Tensor] | None = None
@@ -140,7 +143,7 @@ class TrainingNumbers:
 
     def _tell_norms(self, mine: list[Tensor], scale: Tensor | None) -> None:
         """`scale` is the factor that an optimizer takes out of the gradients itself."""
-        norms = gradient_norms(mine)
+        norms = self._norms(mine)
         self._used |= norms if scale is None else {one: norm / scale for one, norm in norms.items()}
         if not self._used:
             return
@@ -148,6 +151,12 @@ class TrainingNumbers:
         self._listener.tell("grad_norm", total_norm([self._before.get(one, norm) for one, norm in used]))
         if self._before.keys() & self._used.keys():
             self._listener.tell("grad_norm_clipped", total_norm(self._used.values()))
+
+    def _norms(self, mine: list[Tensor]) -> dict[int, Norm]:
+        """The norm of each one's gradient, if it has one: as it was just measured, or else computed."""
+        known = self._listener.taken_norms()
+        found: dict[int, Norm] = {id(one): known[id(one.grad)] for one in mine if id(one.grad) in known}
+        return found | gradient_norms(one for one in mine if id(one) not in found)
 
     def _note_left(self) -> None:
         """Notes which parameters have a gradient; one that had none at any backward of the step has none left."""
@@ -200,10 +209,22 @@ def gradient_norms(parameters: Iterable[Tensor]) -> dict[int, Tensor]:
 
 
 @torch.no_grad()
-def total_norm(norms: Iterable[Tensor]) -> Any:
+def total_norm(norms: Iterable[Norm]) -> Any:
     """The norm of all from the norms of each."""
+    tensors: list[Tensor] = []
+    squares: list[float] = []
+    for norm in norms:
+        if isinstance(norm, Tensor):
+            tensors.append(norm)
+        else:
+            squares.append(norm * norm)
+    known = math.sqrt(sum(squares))
+    if not tensors:
+        return known
     with unseen(), compat.aside():
-        return as_number(torch.linalg.vector_norm(_stacked(norms)))
+        if squares:
+            tensors.append(torch.tensor(known, dtype=torch.float64))
+        return as_number(torch.linalg.vector_norm(_stacked(tensors)))
 
 
 @torch.no_grad()

@@ -38,6 +38,9 @@ CHUNK = 1 << 22
 """Values that are widened to float64 at a time, so that a large tensor does not take several times its memory."""
 
 
+EXCHANGE_RULE = None if EXCHANGE is None else (EXCHANGE, _PLAIN, Tensor.is_neg)
+
+
 def exchange_of(tensor: Tensor) -> object | None:
     """DLPack's table of C functions for a plain tensor; None for any other, and before torch had it."""
     return None if type(tensor) not in _PLAIN or tensor.is_neg() else EXCHANGE

@@ -177,6 +177,14 @@ def _room(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     return room.set_(memory.untyped_storage(), 0, tensor.shape, stride)
 
 
+def room_like(tensor: torch.Tensor) -> torch.Tensor | None:
+    """Memory for a snapshot of a tensor that lies without gaps on the CPU; None for any other."""
+    if type(tensor) not in _PLAIN or not _COPIES or is_seen(tensor) or _inference_mode():
+        return None
+    room: torch.Tensor | None = _direct.room(EXCHANGE, tensor)
+    return room
+
+
 def _is_pooled(tensor: torch.Tensor) -> bool:
     """Whether a copy goes into a buffer of the pool: large, and in plain memory of the CPU."""
     if type(tensor) not in _PLAIN or not tensor.is_cpu or tensor.layout is not _STRIDED:
