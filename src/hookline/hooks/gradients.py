@@ -12,8 +12,9 @@ from sys import getrefcount
 from typing import Any
 
 from hookline.backends.protocol import Backend, Joining, Label, Needs, Placement, Rank, Tap
+from hookline.errors import HooklineError
 from hookline.hooks.pending import call_number
-from hookline.hooks.replacing import GradientStructure, StructureCache, call_hook
+from hookline.hooks.replacing import GradientStructure, StructureCache, call_hook, hook_error
 from hookline.hooks.select import Target
 from hookline.hooks.session import Session
 from hookline.hooks.site_tap import SiteTap
@@ -84,7 +85,7 @@ class InputGradients(SiteTap):
         self._backend, self.label, self._hook = backend, label, backend.hooked(hook, label)
         self._module = weakref.ref(target.module)  # a handle that is kept keeps no model alive
         self.session = session
-        self._memory = backend.site_memory(target.module)
+        self._memory, self._joined_inputs = backend.site_memory(target.module), backend.joined_inputs
         self._inputs = StructureCache(backend, label, wrap=False)
         self._outputs = StructureCache(backend, label, wrap=True)
 
@@ -94,8 +95,10 @@ class InputGradients(SiteTap):
         return [Placement(self._module(), entrance), Placement(self._module(), self)]
 
     def begin(self, module: Any, args: Any, kwargs: Any) -> tuple[_BackwardCall, Joining]:
-        call = _BackwardCall(self.label, self._hook, self._backend.lasting(module), self._inputs.of(args))
-        return call, self._backend.joined_inputs(call, self._memory)
+        known = self._module  # of a module that others made of this one, as nn.DataParallel does, another
+        owner = known if known() is module else weakref.ref(self._backend.lasting(module))
+        call = _BackwardCall(self.label, self._hook, owner, self._inputs.of(args))
+        return call, self._joined_inputs(call, self._memory)
 
     def end(self, call: _BackwardCall, passage: Joining, output: Any, number: int, references: int) -> Any:
         call.outputs = self._outputs.of(output)
@@ -109,26 +112,34 @@ class _BackwardCall:
 
     __slots__ = ("_hook", "_label", "_module", "grads_out", "inputs", "outputs")
 
-    def __init__(self, label: Label, hook: Callable[..., Any], module: Any, inputs: GradientStructure) -> None:
-        self._label, self._hook, self._module = label, hook, weakref.ref(module)
+    def __init__(
+        self, label: Label, hook: Callable[..., Any], module: weakref.ref[Any], inputs: GradientStructure
+    ) -> None:
+        self._label, self._hook, self._module = label, hook, module
         # Numbered along (args, kwargs); the hook is shown, and may replace, those of args.
         self.inputs = inputs
         self.outputs: GradientStructure | None = None
-        self.grads_out: dict[int, Any] = {}
+        self.grads_out: dict[int, Any] | None = None
 
     # See `backends.passing.Asked`
 
     def _hear_output(self, numbers: Sequence[int], grad: Any) -> None:
+        if self.grads_out is None:
+            self.grads_out = {}
         for number in numbers:
             self.grads_out[number] = grad
 
     def _ask(self, grads: list[Any]) -> list[Any] | None:
-        return self._call(grads, self.grads_out)
+        return self._call(grads, self.grads_out or {})
 
     def _hear_both(self, grad_output: Any, grad_input: Any) -> list[Any] | None:
-        # What `_call` does where each side is a tensor: structures are tuples of one.
-        shown = self._module(), (grad_input,), (grad_output,)
-        new = call_hook(self._label.site, self._label.kind, self._hook, *shown)
+        # What `_call` and `call_hook` do where each side is a tensor: structures are tuples of one.
+        try:
+            new = self._hook(self._module(), (grad_input,), (grad_output,))
+        except HooklineError:
+            raise  # it has its site already
+        except Exception as error:
+            raise hook_error(self._label.site, self._label.kind, self._hook, error) from error
         return None if new is None else self.inputs.taken(new, [grad_input])
 
     def without_inputs(self, grads: list[Any]) -> None:
@@ -137,6 +148,6 @@ class _BackwardCall:
     def _call(self, grads_in: list[Any], grads_out: list[Any] | dict[int, Any]) -> list[Any] | None:
         assert self.outputs is not None
         shown_in, shown_out = self.inputs.shown(grads_in), self.outputs.shown(grads_out)
-        self.grads_out = {}
+        self.grads_out = None
         new = call_hook(self._label.site, self._label.kind, self._hook, self._module(), shown_in, shown_out)
         return None if new is None else self.inputs.taken(new, grads_in)
