@@ -4,6 +4,7 @@ A failure here means that a torch release changed something: compat.py says what
 """
 
 import operator
+import sys
 from contextlib import contextmanager
 
 import pytest
@@ -874,3 +875,12 @@ def test_clipping_by_norm_calls_the_function_that_can_be_replaced(monkeypatch):
     layer(torch.ones(1)).backward()
     nn.utils.clip_grad_norm_(layer.parameters(), 1.0)
     assert len(told) == 1 and told[0][0] == list(layer.parameters())
+
+
+@pytest.mark.skipif(compat.VERSION < (2, 13), reason="earlier ones give away a reference that is not theirs")
+def test_torch_tells_whether_it_compiles_and_gives_a_reference_of_its_own():
+    """What `beware_of_compiling` relies on: it is asked on each call of a hook."""
+    told = torch._C._dynamo.eval_frame.get_eval_frame_callback
+    before = sys.getrefcount(None)
+    assert [told() for _ in range(1000)] == [None] * 1000
+    assert abs(sys.getrefcount(None) - before) < 500

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -139,7 +139,7 @@ class TorchBackend(Immediate):
     def is_model(self, thing: Any) -> bool:
         return isinstance(thing, nn.Module)
 
-    def named_modules(self, model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    def named_modules(self, model: nn.Module) -> list[tuple[str, nn.Module]]:
         return modules.walk(model)
 
     def placed(self, model: nn.Module) -> list[Label]:

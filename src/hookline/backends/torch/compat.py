@@ -94,7 +94,7 @@ SEEN = {
         torch._C._autograd._top_saved_tensors_default_hooks
         torch._C._dynamo.eval_frame._FrameAction torch._C._dynamo.eval_frame._FrameExecStrategy
     """,
-    "2.13": "torch._dynamo.exc.PackageError",
+    "2.13": "torch._C._dynamo.eval_frame.get_eval_frame_callback torch._dynamo.exc.PackageError",
 }
 """Private names by the first version of torch in which they were seen, of those tried; all later have them."""
 

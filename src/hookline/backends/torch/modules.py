@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import textwrap
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -16,24 +16,31 @@ from hookline.backends.torch.compat import uncompiled
 from hookline.backends.torch.compiled.classes import remarks_on_compiled
 
 
-def walk(module: nn.Module, name: str = "", above: tuple[int, ...] = ()) -> Iterator[tuple[str, nn.Module]]:
+def walk(module: nn.Module, name: str = "") -> list[tuple[str, nn.Module]]:
     """(name, module) for every module under every name, parents first; what torch.compile wrapped, unwrapped.
 
     `named_modules(remove_duplicate=False)` does the same and never ends where a module holds its parent.
     """
-    module = uncompiled(module)
-    yield name, module
+    found: list[tuple[str, nn.Module]] = []
+    _walk_into(found, uncompiled(module), name, ())
+    return found
+
+
+def _walk_into(found: list[tuple[str, nn.Module]], module: nn.Module, name: str, above: tuple[int, ...]) -> None:
+    # Into a list, not by generators in generators: each module would pass through all that are above it.
+    found.append((name, module))
     if id(module) in above:
         return
+    inside = (*above, id(module))
     dot = f"{name}." if name else ""
     for child, part in module._modules.items():
         if part is None or id(part) in above:
             continue
         inner = uncompiled(part)
         if inner._modules:
-            yield from walk(inner, dot + child, (*above, id(module)))
+            _walk_into(found, inner, dot + child, inside)
         else:
-            yield dot + child, inner
+            found.append((dot + child, inner))
 
 
 def why_silent(modules: dict[str, Any], name: str, silent: Collection[str] = ()) -> str | None:
