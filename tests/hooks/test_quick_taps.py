@@ -452,7 +452,7 @@ def test_what_the_c_can_not_use_is_an_error_and_no_crash():
 @pytest.mark.skipif(COPYING is None, reason="torch tells nothing of its memory")
 def test_what_is_asked_on_a_call_may_raise():
     @quick.quickly_called
-    class Keeping(quick.Kept):
+    class Keeping(quick.Keeper):
         def call_anyhow(self, *told, **named):
             return "anyhow"
 

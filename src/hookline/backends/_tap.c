@@ -19,7 +19,7 @@
 
 #include "_tap_called.h"
 
-#include "_tap_kept.h"
+#include "_tap_keeper.h"
 
 /* The class `name` of the module `place` that has `kind` as its base and adds nothing; NULL with an exception set. */
 static PyObject *derived(PyObject *kind, PyObject *place, PyObject *name) {
@@ -99,7 +99,7 @@ PyMODINIT_FUNC PyInit__tap(void) {
     PyObject *module = PyModule_Create(&definition);
     if (module == NULL || (keeping_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &keeping_spec, NULL)) == NULL ||
         PyModule_AddObjectRef(module, "Keeping", (PyObject *)keeping_type) < 0 ||
-        !added(module, "Called", &called_spec) || !added(module, "Kept", &kept_spec))
+        !added(module, "Called", &called_spec) || !added(module, "Keeper", &keeper_spec))
         Py_CLEAR(module);
     return module;
 }

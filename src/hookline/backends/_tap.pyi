@@ -22,7 +22,7 @@ class Keeping:
         /,
     ) -> None: ...
 
-class Kept:
+class Keeper:
     recorder: Any
     target: Any
     needs: Any

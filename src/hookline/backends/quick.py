@@ -10,8 +10,8 @@ Kind = TypeVar("Kind", bound=type)
 
 if TYPE_CHECKING or find_spec("hookline.backends._tap") is not None:
     from hookline.backends._tap import Called as Called
+    from hookline.backends._tap import Keeper as Keeper
     from hookline.backends._tap import Keeping as Keeping
-    from hookline.backends._tap import Kept as Kept
     from hookline.backends._tap import beware as beware
     from hookline.backends._tap import call_by as call_by
     from hookline.backends._tap import quick as quick
@@ -23,7 +23,7 @@ else:  # there was no compiler when hookline was installed
     class Called:
         pass
 
-    class Kept:
+    class Keeper:
         def __init__(self, *told: Any) -> None:
             self.recorder, self.target, self.needs, self.keeping, self.name, self.record, self.outputs = told
 

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any
 
 from hookline.backends.protocol import Backend, Label, Listening, Needs, Placement, Rank, Tap
-from hookline.backends.quick import Keeping, Kept, quickly_called
+from hookline.backends.quick import Keeper, Keeping, quickly_called
 from hookline.backends.tap import quick_placement
 from hookline.backends.undoing import Undoing
 from hookline.errors import InvalidArgument
@@ -222,10 +222,10 @@ class _SiteRecorder:
 
 
 @quickly_called
-class _OutputRecorder(Kept, _SiteRecorder, Tap):  # type: ignore[override]  # of its label
+class _OutputRecorder(Keeper, _SiteRecorder, Tap):  # type: ignore[override]  # of its label
     """Records the outputs of one site.
 
-    `Kept` does the plain calls, and makes it without a frame of Python: there is one for every module.
+    `Keeper` does the plain calls, and makes it without a frame of Python: there is one for every module.
     """
 
     kwargs = False

@@ -1,4 +1,4 @@
-/* Kept: a tap that keeps a copy of each output. Plain is a call of this block, with a tensor. See _tap.c. */
+/* Keeper: a tap that keeps a copy of each output. Plain is a call of this block, with a tensor. See _tap.c. */
 
 /* What the taps of one block share: how it is found out whether a call is plain, and where what is kept goes. */
 #define KEEPING_HAS(one) \
@@ -15,14 +15,14 @@ typedef struct {
 } Keeping;
 
 /* What one tap has: what its class needs of it as well, since there is a tap for every module. */
-#define KEPT_HAS(one) one(recorder) one(target) one(needs) one(keeping) one(name) one(record) one(outputs)
+#define KEEPER_HAS(one) one(recorder) one(target) one(needs) one(keeping) one(name) one(record) one(outputs)
 
 typedef struct {
     PyObject_HEAD
     Vectorcall call;
-    KEPT_HAS(MEMBER)
+    KEEPER_HAS(MEMBER)
     Py_ssize_t order;
-} Kept;
+} Keeper;
 
 static PyTypeObject *keeping_type;
 
@@ -76,7 +76,7 @@ static int is_kept(Keeping *keeping, PyObject *record, PyObject *name, PyObject 
 }
 
 static PyObject *output_kept(PyObject *tap, PyObject *const *args, size_t flagged, PyObject *names) {
-    Kept *self = (Kept *)tap;
+    Keeper *self = (Keeper *)tap;
     PyObject *shared = self->keeping, *record = self->record, *name = self->name, *outputs = self->outputs, *copy = NULL;
     Py_ssize_t count = number_of(flagged);
     if (shared == NULL || Py_TYPE(shared) != keeping_type || !record || !name || !outputs || names || count != 3)
@@ -140,45 +140,45 @@ static PyObject *keeping_new(PyTypeObject *kind, PyObject *args, PyObject *kwarg
     return (PyObject *)self;
 }
 
-/* Kept(recorder, target, needs, keeping, name, record, outputs) */
-static PyObject *kept_new(PyTypeObject *kind, PyObject *args, PyObject *kwargs) {
+/* Keeper(recorder, target, needs, keeping, name, record, outputs) */
+static PyObject *keeper_new(PyTypeObject *kind, PyObject *args, PyObject *kwargs) {
     PyObject *recorder, *target, *needs, *keeping, *name, *record, *outputs;
-    if (kwargs != NULL && PyDict_Size(kwargs)) return PyErr_Format(PyExc_TypeError, "Kept: no names, please");
-    if (!PyArg_UnpackTuple(args, "Kept", 7, 7, &recorder, &target, &needs, &keeping, &name, &record, &outputs))
+    if (kwargs != NULL && PyDict_Size(kwargs)) return PyErr_Format(PyExc_TypeError, "Keeper: no names, please");
+    if (!PyArg_UnpackTuple(args, "Keeper", 7, 7, &recorder, &target, &needs, &keeping, &name, &record, &outputs))
         return NULL;
-    Kept *self = (Kept *)PyType_GenericAlloc(kind, 0);
+    Keeper *self = (Keeper *)PyType_GenericAlloc(kind, 0);
     if (self == NULL) return NULL;
-    KEPT_HAS(HELD)
+    KEEPER_HAS(HELD)
     self->call = output_kept;
     return (PyObject *)self;
 }
 
-/* All was done by `kept_new`; a class may have another base with an __init__. */
-static int kept_init(PyObject *tap, PyObject *args, PyObject *kwargs) {
+/* All was done by `keeper_new`; a class may have another base with an __init__. */
+static int keeper_init(PyObject *tap, PyObject *args, PyObject *kwargs) {
     (void)tap;
     (void)args;
     (void)kwargs;
     return 0;
 }
 
-static int kept_traverse(PyObject *tap, visitproc visit, void *arg) {
-    Kept *self = (Kept *)tap;
+static int keeper_traverse(PyObject *tap, visitproc visit, void *arg) {
+    Keeper *self = (Keeper *)tap;
     Py_VISIT(Py_TYPE(tap));
-    KEPT_HAS(VISITED)
+    KEEPER_HAS(VISITED)
     return 0;
 }
 
-static int kept_clear(PyObject *tap) {
-    Kept *self = (Kept *)tap;
+static int keeper_clear(PyObject *tap) {
+    Keeper *self = (Keeper *)tap;
 #define CLEARED(name) Py_CLEAR(self->name);
-    KEPT_HAS(CLEARED)
+    KEEPER_HAS(CLEARED)
     return 0;
 }
 
-static void kept_dealloc(PyObject *tap) {
+static void keeper_dealloc(PyObject *tap) {
     PyTypeObject *kind = Py_TYPE(tap);
     PyObject_GC_UnTrack(tap);
-    kept_clear(tap);
+    keeper_clear(tap);
     PyObject_GC_Del(tap);
     Py_DECREF(kind);
 }
@@ -188,11 +188,11 @@ static PyMemberDef keeping_members[] = {
     {NULL, 0, 0, 0, NULL},
 };
 
-static PyMemberDef kept_members[] = {
-#define OBJECT(name) {#name, T_OBJECT_EX, offsetof(Kept, name), 0, NULL},
-    KEPT_HAS(OBJECT)
-    {"order", T_PYSSIZET, offsetof(Kept, order), 0, NULL},
-    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Kept, call), READONLY, NULL},
+static PyMemberDef keeper_members[] = {
+#define OBJECT(name) {#name, T_OBJECT_EX, offsetof(Keeper, name), 0, NULL},
+    KEEPER_HAS(OBJECT)
+    {"order", T_PYSSIZET, offsetof(Keeper, order), 0, NULL},
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Keeper, call), READONLY, NULL},
     {NULL, 0, 0, 0, NULL},
 };
 
@@ -205,15 +205,15 @@ static PyType_Slot keeping_slots[] = {
     {0, NULL},
 };
 
-static PyType_Slot kept_slots[] = {
+static PyType_Slot keeper_slots[] = {
     {Py_tp_doc, "A tap that keeps a copy of each output."},
-    {Py_tp_new, (void *)kept_new},
-    {Py_tp_init, (void *)kept_init},
-    {Py_tp_dealloc, (void *)kept_dealloc},
-    {Py_tp_traverse, (void *)kept_traverse},
-    {Py_tp_clear, (void *)kept_clear},
+    {Py_tp_new, (void *)keeper_new},
+    {Py_tp_init, (void *)keeper_init},
+    {Py_tp_dealloc, (void *)keeper_dealloc},
+    {Py_tp_traverse, (void *)keeper_traverse},
+    {Py_tp_clear, (void *)keeper_clear},
     {Py_tp_call, (void *)called_anyhow},
-    {Py_tp_members, (void *)kept_members},
+    {Py_tp_members, (void *)keeper_members},
     {0, NULL},
 };
 
@@ -221,10 +221,10 @@ static PyType_Spec keeping_spec = {
     "hookline.backends._tap.Keeping", sizeof(Keeping), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, keeping_slots,
 };
 
-static PyType_Spec kept_spec = {
-    "hookline.backends._tap.Kept",
-    sizeof(Kept),
+static PyType_Spec keeper_spec = {
+    "hookline.backends._tap.Keeper",
+    sizeof(Keeper),
     0,
     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE,
-    kept_slots,
+    keeper_slots,
 };
