@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hookline.audit import times
+from hookline.backends.kept import Kept
 from hookline.backends.protocol import Backend
 from hookline.hooks.reasons import describe_error, joined, no_gradient, why_silent
 from hookline.hooks.select import ModuleTree
@@ -38,11 +39,11 @@ def _explain_sites(
 ) -> None:
     silent = {site.record.name for site in recorder._sites if not site.record._has_calls}
     not_kept = recorder._store.not_kept
-    tensor = None if recorder._grads or not_kept else backend.tensor
+    plain = () if recorder._grads or not_kept else (backend.tensor, Kept)
     for site in recorder._sites:
         record = site.record
         outputs = record._outputs
-        if outputs and type(outputs[-1][1]) is tensor and not (record._remark or record._repeats):
+        if outputs and type(outputs[-1][1]) in plain and not (record._remark or record._repeats):
             continue  # nearly all of them: there is nothing to say
         doubts: list[str] = []
         if record._has_calls:

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 import hookline
+from hookline.recording.calls import loaded
 from hookline.trees import map_leaves
 from tests.support.compiled_networks import Network, by_hand, loss_of
 from tests.support.models import Calls
@@ -36,7 +37,7 @@ def assert_recorded(rec, wanted, edited=lambda site, what, place: None):
     for site, calls in wanted.items():
         assert len(rec[site].calls) == len(calls), site
         for number, (call, told) in enumerate(zip(rec[site].calls, calls, strict=True)):
-            found = call._grads_in, call._grads_out
+            found = loaded(call._grads_in), loaded(call._grads_out)
             for what, grads, ours in zip(("grad_input", "grad_output"), told, found, strict=True):
                 for place, grad in enumerate(grads):
                     change = edited(site, what, place)
