@@ -28,6 +28,7 @@ static PyMethodDef methods[] = {
     {"copy", (PyCFunction)(void (*)(void))copy, METH_FASTCALL, NULL},
     {"room", (PyCFunction)(void (*)(void))room, METH_FASTCALL, NULL},
     {"keep", (PyCFunction)(void (*)(void))keep, METH_FASTCALL, NULL},
+    {"keeper", keeper, METH_VARARGS, NULL},
     {"reduce", (PyCFunction)(void (*)(void))reduce, METH_FASTCALL, NULL},
     {"held", held, METH_NOARGS, NULL},
     {"bound", bound, METH_O, NULL},

@@ -37,6 +37,42 @@ static PyObject *keep(PyObject *self, PyObject *const *args, Py_ssize_t count) {
     Py_RETURN_NONE;
 }
 
+/* What a keeper has: in this order. */
+enum { TABLE, HOW, KIND, IS_NEGATED, IN_INFERENCE, ANYHOW, PARTS };
+
+/* Whether a function says so of `tensor`, or of nothing; -1 with an exception set. */
+static int says(PyObject *function, PyObject *tensor) {
+    PyObject *answer = PyObject_CallFunctionObjArgs(function, tensor, NULL);
+    int is = answer ? PyObject_IsTrue(answer) : -1;
+    Py_XDECREF(answer);
+    return is;
+}
+
+/* keeper(...)(tensor): kept here where it is of the kind, tensors are ordinary now, and memory has its signs. */
+static PyObject *kept_if_plain(PyObject *parts, PyObject *tensor) {
+    if ((PyObject *)Py_TYPE(tensor) == PyTuple_GetItem(parts, KIND)) {
+        int is_odd = says(PyTuple_GetItem(parts, IN_INFERENCE), NULL);
+        if (!is_odd) is_odd = says(PyTuple_GetItem(parts, IS_NEGATED), tensor);
+        const void *table = is_odd ? NULL : PyCapsule_GetPointer(PyTuple_GetItem(parts, TABLE), "dlpack_exchange_api");
+        PyObject *kept = table ? kept_of(table, tensor, PyTuple_GetItem(parts, HOW)) : NULL;
+        if (kept || PyErr_Occurred()) return kept;
+    }
+    return PyObject_CallFunctionObjArgs(PyTuple_GetItem(parts, ANYHOW), tensor, NULL);
+}
+
+static PyMethodDef keeper_definition = {"keep", kept_if_plain, METH_O, PyDoc_STR("A copy that is kept.")};
+
+/* keeper(table, how, kind, is_negated, in_inference, anyhow) -> a function that keeps a tensor; `anyhow` keeps others. */
+static PyObject *keeper(PyObject *self, PyObject *parts) {
+    (void)self;
+    if (PyTuple_Size(parts) != PARTS) {
+        PyErr_Format(PyExc_TypeError, "keeper: expected %d arguments, got %zd", PARTS, PyTuple_Size(parts));
+        return NULL;
+    }
+    if (!PyCapsule_GetPointer(PyTuple_GetItem(parts, TABLE), "dlpack_exchange_api")) return NULL;
+    return PyCFunction_NewEx(&keeper_definition, parts, NULL);
+}
+
 /* Makes the tensor, for `how`. It is kept at once: an interrupt may end `how` before that has returned it. */
 static PyObject *kept_make(PyObject *self, PyObject *nothing) {
     (void)nothing;

@@ -335,7 +335,7 @@ class Defaults(Immediate):
     def why_silent(self, modules: dict[str, Any], name: str, silent: Collection[str] = ()) -> str | None:
         return None
 
-    def remarks(self, modules: dict[str, Any]) -> dict[str, str]:
+    def remarks(self, modules: dict[str, Any], sites: Collection[str] | None = None) -> dict[str, str]:
         return {}
 
     def why_no_numbers(self, value: Any) -> str | None:

@@ -220,7 +220,7 @@ class Auditing(Protocol):
     def why_silent(self, modules: dict[str, Module], name: str, silent: Collection[str] = ()) -> str | None:
         """What the code tells of a module that was never called; those in `silent` are known not to have run."""
 
-    def remarks(self, modules: dict[str, Module]) -> dict[str, str]:
+    def remarks(self, modules: dict[str, Module], sites: Collection[str] | None = None) -> dict[str, str]:
         """What looking changed, by site."""
 
     def why_no_numbers(self, value: Tree) -> str | None:

@@ -22,8 +22,9 @@ def explain(
     fired = recorder.recording.names
     if not recorder._all_is_well(len(fired)):
         _explain_sites(recorder, tree, backend, fired, stopped=stopped, error=error)
-    for name, remark in backend.remarks(tree.modules).items():
-        asked = recorder.recording._asked.get(name)
+    sites = recorder.recording._asked
+    for name, remark in backend.remarks(tree.modules, sites).items():
+        asked = sites.get(name)
         if asked is not None and asked._has_calls:
             asked.why = joined(asked.why, remark)
 

@@ -188,6 +188,29 @@ def test_a_kept_copy_gives_one_tensor_each_time():
     assert isinstance(kept, Kept) and kept.get() is kept.get() and kept.get().tolist() == [0, 1, 2, 3, 4]
 
 
+def test_what_is_asked_before_a_tensor_is_kept_may_raise():
+    def raising(*told):
+        raise ZeroDivisionError
+
+    def keeper(is_negated=lambda tensor: False, in_inference=lambda: False, anyhow=lambda tensor: "anyhow"):
+        return direct.keeper(EXCHANGE, lambda make: make(), torch.Tensor, is_negated, in_inference, anyhow)
+
+    assert keeper()(torch.ones(2)).get().tolist() == [1, 1]
+    for told in ({"is_negated": raising}, {"in_inference": raising}):
+        with pytest.raises(ZeroDivisionError):
+            keeper(**told)(torch.ones(2))
+    for told in ({"is_negated": lambda tensor: True}, {"in_inference": lambda: True}, {}):
+        kept = keeper(**told)(torch.ones(2) if told else nn.Parameter(torch.ones(2)))
+        assert kept == "anyhow"
+    assert keeper()(torch.ones(4)[::2]) == keeper()("no tensor") == "anyhow"
+    with pytest.raises(ZeroDivisionError):
+        keeper(anyhow=raising)(1)
+    with pytest.raises(TypeError, match="expected 6 arguments, got 1"):
+        direct.keeper(EXCHANGE)
+    with pytest.raises(ValueError, match="apsule"):
+        direct.keeper(*[object()] * 6)
+
+
 def test_nobody_else_makes_a_tensor_of_it():
     kept = keep(torch.ones(2))
     with pytest.raises(RuntimeError, match="by the thread that asked"):

@@ -13,7 +13,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
@@ -136,7 +136,7 @@ class MxnetBackend(IdentityGradients, DescribeByRunning, Defaults):
     def has_fractions(self, tensor: Tensor) -> bool:
         return values.is_float(tensor)
 
-    def remarks(self, modules: dict[str, Any]) -> dict[str, str]:
+    def remarks(self, modules: dict[str, Any], sites: Collection[str] | None = None) -> dict[str, str]:
         found = dehybridize.remarks(modules)
         for name, remark in parameters.remarks(modules).items():
             found[name] = f"{found[name]}; {remark}" if name in found else remark

@@ -98,10 +98,14 @@ def _told_by(parent: nn.Module, own: str, module: nn.Module) -> str | None:
     return None
 
 
-def remarks(modules: dict[str, Any]) -> dict[str, str]:
-    """What looking changed: {site: sentence}."""
+def remarks(modules: dict[str, Any], sites: Collection[str] | None = None) -> dict[str, str]:
+    """What looking changed: {site: sentence}. With `sites` it may be left out of others."""
     found: dict[str, str] = {}
-    for name, module in modules.items():
+    looked_at = modules
+    if sites is not None and 2 * len(sites) < len(modules):
+        near = {name for site in sites for name in (site, site.rpartition(".")[0])}
+        looked_at = {name: modules[name] for name in near if name in modules}
+    for name, module in looked_at.items():
         if parts := module._modules:
             dot = f"{name}." if name else ""
             if changed := _changed_parts(modules, dot, module, parts):

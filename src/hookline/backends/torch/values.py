@@ -76,27 +76,18 @@ def snapshot(tensor: torch.Tensor, device: Any = None, dtype: Any = None) -> tor
 unfollowed(snapshot)
 
 
-def keep(tensor: torch.Tensor) -> Any:
-    """What `snapshot` gives, or a Kept that gives it."""
-    if type(tensor) is torch.Tensor and _COPIES and not (tensor.is_neg() or _inference_mode()):
-        kept = _direct.keep(EXCHANGE, tensor, _ordinarily)
-        if kept is not None:
-            return kept
-    return snapshot(tensor)
-
-
-unfollowed(keep)
-
-
 def _ordinarily(make: Callable[[], torch.Tensor]) -> torch.Tensor:
     """The tensor that `make` makes, an ordinary one wherever it is asked for."""
     return torch.inference_mode(False)(make)() if _inference_mode() else make()
 
 
+keep: Callable[[torch.Tensor], Any] = snapshot
+"""Gives what `snapshot` gives, or a Kept that gives it."""
 COPYING: Copying | None = None
+"""How C does the same, and what it has to ask first; see `Backend.copying`."""
 if _COPIES:
     COPYING = _direct.keeps, EXCHANGE, _ordinarily, torch.Tensor, torch.Tensor.is_neg, _inference_mode
-"""How C does what `keep` does, and what it has to ask first; see `Backend.copying`."""
+    keep = _direct.keeper(*COPYING[1:], snapshot)
 
 
 def release_memory() -> None:
