@@ -18,6 +18,7 @@ import hookline
 from bench.models import is_leaf, leaves
 
 Values = dict[str, list[Any]]
+BLOCK = 1 << 22
 
 
 def raw(model: nn.Module, x: torch.Tensor, keep: Callable[[Any], Any], *, containers: bool = False) -> Values:
@@ -126,8 +127,17 @@ def read_ours(recording: hookline.Recording) -> Values:
 
 @contextmanager
 def empty_pool() -> Iterator[None]:
-    """As in the first recording of a process: hookline has no memory yet that it could use again."""
-    from hookline.backends.torch.values import release_memory  # an inner name: only this case is lost if it goes
+    """As in the first recording of a process: hookline has no memory yet that it could use again.
 
+    Afterwards it has as much as before, which has been touched: the next case is not a first one.
+    """
+    from hookline.backends import _direct  # inner names: only this case is lost if they go
+    from hookline.backends.torch.values import release_memory
+
+    before, _ = _direct.held()
     release_memory()
     yield
+    blocks = []
+    while _direct.held()[0] < before:
+        blocks.append(_direct.Memory(BLOCK))
+        memoryview(blocks[-1])[:] = bytes(BLOCK)
