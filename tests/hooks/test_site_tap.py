@@ -161,6 +161,7 @@ def test_a_recording_of_gradients_has_few_frames_for_each_plain_call():
         "Call._hear_both",
         "_GradientTap.__call__",
         "SiteRecord._take_param_grad",
+        "keep",
     }
     # The first input gets no gradient: nobody asks for it.
     assert frames["SiteTap.__call__"] == 5 and frames["Call._hear_both"] == 4

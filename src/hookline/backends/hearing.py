@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from hookline.backends.nouns import Model, Tensor, Tree
@@ -42,9 +42,13 @@ class NumbersListener(Protocol):
     def hear_loss(self, loss: HeardLoss) -> None:
         """A backward of the model begins."""
 
-    def taken_norms(self) -> Mapping[int, float]:
-        """The norms of gradients that were reduced for the step which an optimizer is about to make, by the ids of
-        these; each is given once. An optimizer is heard by whoever reduces before it is by who tells numbers."""
+    def norms_of(self, gradients: Sequence[Any]) -> Mapping[int, float]:
+        """By their ids, the norms of gradients in the memory of this process that an optimizer is about to use, as
+        far as the C kernel can read them.
+
+        Those that were reduced for the step are not read again: an optimizer is heard by whoever reduces before it
+        is heard by who tells numbers.
+        """
 
     def tell(self, name: str, value: Any) -> None:
         """A number of the step: a number, what `read_numbers` takes, or None to take it back."""

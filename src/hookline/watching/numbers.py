@@ -6,7 +6,7 @@ They become rows of kind "scalar". What a framework has on a device is read when
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from numbers import Real
 from typing import Any
 
@@ -15,6 +15,8 @@ import numpy as np
 from hookline.backends.protocol import Backend, HeardLoss
 from hookline.errors import InvalidArgument
 from hookline.histograms import Histograms
+from hookline.lines.kernel import active
+from hookline.lines.sheet import Sheet
 from hookline.reporting import report
 from hookline.rows import COUNTS, FLOATS, SCALAR, Rows
 from hookline.watching.clock import StepClock
@@ -43,7 +45,7 @@ class StepNumbers:
         self._logged: dict[int, dict[str, Any]] = {}
         self._has_batch = False
         self.norms: dict[int, float] = {}
-        """What `taken_norms` gives."""
+        """Of gradients that were measured for the step under way, by their ids."""
         self._broken: set[str] = set()
 
     def __bool__(self) -> bool:
@@ -80,9 +82,14 @@ class StepNumbers:
         else:
             self._own[name] = value
 
-    def taken_norms(self) -> dict[int, float]:
-        norms, self.norms = self.norms, {}
-        return norms
+    def norms_of(self, gradients: Sequence[Any]) -> dict[int, float]:
+        """See `hearing.NumbersListener`. What was measured is given once, and all by the kernel: whichever
+        parameters are watched, the norm of all has the same digits."""
+        found, self.norms = self.norms, {}
+        others = [] if active() is None else [one for one in gradients if id(one) not in found]
+        sheet = Sheet(histogram=False, lines=len(others))
+        norms = sheet.norms([sheet.reduce(one) for one in others])
+        return found | {id(one): norm for one, norm in zip(others, norms, strict=True) if norm is not None}
 
     def batch(self, inputs: Any, *, training: bool) -> None:
         """What comes into the model: the first batch of the step that is trained on counts, or the first."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 import weakref
 import zlib
@@ -154,8 +155,11 @@ class TrainingNumbers:
 
     def _norms(self, mine: list[Tensor]) -> dict[int, Norm]:
         """The norm of each one's gradient, if it has one: as it was just measured, or else computed."""
-        known = self._listener.taken_norms()
-        found: dict[int, Norm] = {id(one): known[id(one.grad)] for one in mine if id(one.grad) in known}
+        own = [one.grad for one in mine if one.grad is not None and _is_here(one.grad)]
+        known = self._listener.norms_of(own)
+        found: dict[int, Norm] = {
+            id(one): _rounded(known[id(one.grad)], one.grad) for one in mine if id(one.grad) in known
+        }
         return found | gradient_norms(one for one in mine if id(one) not in found)
 
     def _note_left(self) -> None:
@@ -186,6 +190,19 @@ class TrainingNumbers:
             return
         flags = [self._left[id(one)] for one in mine if id(one) in self._left]
         self._listener.tell("stale_grads", _share(flags, len(mine)) if flags else 0.0)
+
+
+def _is_here(grad: Tensor) -> bool:
+    """Whether it is an ordinary tensor in the memory of this process."""
+    return type(grad) is Tensor and grad.is_cpu and grad.layout is torch.strided and grad.is_floating_point()
+
+
+def _rounded(norm: float, grad: Tensor | None) -> float:
+    """A norm as torch would give it: in double digits of a double gradient only.
+
+    The last ones depend on the order of adding, and so on the processor; two runs would seem to differ.
+    """
+    return norm if grad is not None and grad.dtype is torch.float64 else ctypes.c_float(norm).value
 
 
 @torch.no_grad()

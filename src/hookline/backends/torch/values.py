@@ -81,13 +81,21 @@ def _ordinarily(make: Callable[[], torch.Tensor]) -> torch.Tensor:
     return torch.inference_mode(False)(make)() if _inference_mode() else make()
 
 
-keep: Callable[[torch.Tensor], Any] = snapshot
-"""Gives what `snapshot` gives, or a Kept that gives it."""
 COPYING: Copying | None = None
-"""How C does the same, and what it has to ask first; see `Backend.copying`."""
+"""How C does what `keep` does, and what it has to ask first; see `Backend.copying`."""
+_keep_by_c: Callable[[torch.Tensor], Any] = snapshot
 if _COPIES:
     COPYING = _direct.keeps, EXCHANGE, _ordinarily, torch.Tensor, torch.Tensor.is_neg, _inference_mode
-    keep = _direct.keeper(*COPYING[1:], snapshot)
+    _keep_by_c = _direct.keeper(*COPYING[1:], snapshot)
+
+
+def keep(tensor: torch.Tensor) -> Any:
+    """What `snapshot` gives, or a Kept that gives it."""
+    # A frame of Python, which can be marked: compiled autograd follows hooks, and can not trace a function of C.
+    return _keep_by_c(tensor)
+
+
+unfollowed(keep)
 
 
 def release_memory() -> None:
