@@ -104,6 +104,7 @@ def attach(undoing: Undoing, placements: list[Placement]) -> None:
             instead="open the block outside, around the call of the compiled function",
         )
     settled()  # what was sent before is not for these taps
+    labels = [placement.tap.label for placement in placements]
     placed: list[tuple[ModuleTaps, Tap]] = []
 
     @changing
@@ -131,7 +132,6 @@ def attach(undoing: Undoing, placements: list[Placement]) -> None:
     def remove() -> None:
         if not placed:
             return
-        labels = [tap.label for _, tap in placed]
         try:
             settled()  # what compiled code has sent is for these taps
         finally:
