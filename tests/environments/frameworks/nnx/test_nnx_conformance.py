@@ -111,10 +111,6 @@ ELSEWHERE = {
 
 @pytest.mark.parametrize("check", [check for check in conformance.CHECKS if check.name not in ELSEWHERE], ids=str)
 def test_conforms_compiled(check):
-    if check.name.startswith("an_interrupt"):
-        # Known and open: flax empties a model and fills it again in each compiled call, and after some interrupts
-        # it stays empty. Eager models pass these checks, above.
-        pytest.skip("an interrupt between two runs of nnx.jit may leave it with an emptied module")
     if check.name in LOOKS_AND_REPLACES:
         # HookBackward has no handle that could raise the error itself.
         with pytest.raises((hookline.HookError, jax.errors.JaxRuntimeError), match="can do only one of them"):
