@@ -1,7 +1,7 @@
 /* Tap: the plain calls of taps, without a frame of Python.
 
    A module calls its taps each time that it is called, and most of these calls are plain: a hook that only looks and
-   returns None, a tensor that is to be kept. Such calls are done here. A tap's method `call_anyhow`, which is
+   returns None, a tensor that is to be kept, or reduced. Such calls are done here. A tap's method `call_anyhow`, which is
    written in Python, does all the others, and says what a call means: what is done here gives the same.
 
    Only the limited API is used (setup.py says which), so that one build serves every later Python. */
@@ -20,6 +20,8 @@
 #include "_tap_called.h"
 
 #include "_tap_keeper.h"
+
+#include "_tap_measurer.h"
 
 /* The class `name` of the module `place` that has `kind` as its base and adds nothing; NULL with an exception set. */
 static PyObject *derived(PyObject *kind, PyObject *place, PyObject *name) {
@@ -94,12 +96,13 @@ PyMODINIT_FUNC PyInit__tap(void) {
     if ((call_anyhow = PyUnicode_InternFromString("call_anyhow")) == NULL ||
         (call_failed = PyUnicode_InternFromString("call_failed")) == NULL ||
         (call_replaced = PyUnicode_InternFromString("call_replaced")) == NULL ||
-        (special_call = PyUnicode_InternFromString("__call__")) == NULL)
+        (special_call = PyUnicode_InternFromString("__call__")) == NULL || !names_are_made())
         return NULL;
     PyObject *module = PyModule_Create(&definition);
-    if (module == NULL || (keeping_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &keeping_spec, NULL)) == NULL ||
-        PyModule_AddObjectRef(module, "Keeping", (PyObject *)keeping_type) < 0 ||
-        !added(module, "Called", &called_spec) || !added(module, "Keeper", &keeper_spec))
+    if (module == NULL || (keeping_type = added(module, "Keeping", &keeping_spec)) == NULL ||
+        (measuring_type = added(module, "Measuring", &measuring_spec)) == NULL ||
+        !added(module, "Called", &called_spec) || !added(module, "Keeper", &keeper_spec) ||
+        !added(module, "Measurer", &measurer_spec))
         Py_CLEAR(module);
     return module;
 }

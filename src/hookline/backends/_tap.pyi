@@ -43,6 +43,30 @@ class Keeper:
         /,
     ) -> None: ...
 
+class Measuring:
+    def __init__(
+        self,
+        watch: Any,
+        clock: Any,
+        gathered: Any,
+        tensor: type,
+        version: Callable[[Any], int],
+        opened: Callable[[], Any],
+        number: int,
+        backward_number: Callable[[], int],
+        /,
+    ) -> None: ...
+
+class Measurer:
+    measuring: Measuring | None
+    visits: list[Any]
+    forward: int
+    keys: list[Any]
+    mode: str | None
+    broken: str | None
+    fired: int
+    order: int
+
 def quick(kind: Kind, /) -> Kind: ...
 def beware(name: str, at_work: Callable[[], Any] | None, /) -> None: ...
 def call_by(address: int, /) -> None: ...

@@ -7,7 +7,6 @@
 
 typedef struct {
     PyObject_HEAD
-#define MEMBER(name) PyObject *name;
     KEEPING_HAS(MEMBER)
     const void *functions; /* of the table */
     Keep keep;
@@ -26,35 +25,12 @@ typedef struct {
 
 static PyTypeObject *keeping_type;
 
-/* Whether a function says so; -1 with an exception set. */
-static int says(PyObject *answer) {
-    int is_true = answer == NULL ? -1 : PyObject_IsTrue(answer);
-    Py_XDECREF(answer);
-    return is_true;
-}
-
-/* Whether the call belongs to this block: to one that was opened in its context, or to all if none was. */
-static int is_here(Keeping *keeping) {
-    PyObject *mine = PyObject_CallNoArgs(keeping->opened);
-    Py_ssize_t count = mine == NULL ? -1 : PyObject_Size(mine);
-    int is = count <= 0 ? (int)count + 1 : PySequence_Contains(mine, keeping->number);
-    Py_XDECREF(mine);
-    return count < 0 ? -1 : is;
-}
-
-static int is_in_backward(Keeping *keeping) {
-    PyObject *number = PyObject_CallNoArgs(keeping->backward_number);
-    long value = number == NULL ? -1 : PyLong_AsLong(number);
-    Py_XDECREF(number);
-    return value == -1 && PyErr_Occurred() ? -1 : value != -1;
-}
-
 /* 1 with a copy of the output in `*copy` where the call is plain, 0 where it is not, -1 with an exception set. */
 static int copied_if_plain(Keeping *keeping, PyObject *output, PyObject **copy) {
     if (!keeping->is_plain || Py_TYPE(output) != (PyTypeObject *)keeping->tensor) return 0;
-    int answer = is_here(keeping);
+    int answer = is_here(keeping->opened, keeping->number);
     if (answer != 1) return answer;
-    if ((answer = is_in_backward(keeping)) != 0) return answer < 0 ? -1 : 0;
+    if ((answer = is_in_backward(keeping->backward_number)) != 0) return answer < 0 ? -1 : 0;
     if ((answer = says(PyObject_CallNoArgs(keeping->in_inference))) != 0) return answer < 0 ? -1 : 0;
     answer = says(PyObject_CallFunctionObjArgs(keeping->is_negated, output, NULL));
     if (answer != 0) return answer < 0 ? -1 : 0;
@@ -102,7 +78,6 @@ static PyObject *output_kept(PyObject *tap, PyObject *const *args, size_t flagge
 static int keeping_traverse(PyObject *object, visitproc visit, void *arg) {
     Keeping *self = (Keeping *)object;
     Py_VISIT(Py_TYPE(object));
-#define VISITED(name) Py_VISIT(self->name);
     KEEPING_HAS(VISITED)
     return 0;
 }
@@ -111,7 +86,6 @@ static void keeping_dealloc(PyObject *object) {
     PyTypeObject *kind = Py_TYPE(object);
     Keeping *self = (Keeping *)object;
     PyObject_GC_UnTrack(object);
-#define LET_GO(name) Py_XDECREF(self->name);
     KEEPING_HAS(LET_GO)
     PyObject_GC_Del(object);
     Py_DECREF(kind);
@@ -130,9 +104,6 @@ static PyObject *keeping_new(PyTypeObject *kind, PyObject *args, PyObject *kwarg
     Keep keep = functions == NULL ? NULL : (Keep)PyCapsule_GetPointer(keeps, KEEPS);
     Keeping *self = keep == NULL ? NULL : (Keeping *)PyType_GenericAlloc(kind, 0);
     if (self == NULL) return NULL;
-#define HELD(name)    \
-    Py_INCREF(name);  \
-    self->name = name;
     KEEPING_HAS(HELD)
     self->functions = functions;
     self->keep = keep;
@@ -170,7 +141,6 @@ static int keeper_traverse(PyObject *tap, visitproc visit, void *arg) {
 
 static int keeper_clear(PyObject *tap) {
     Keeper *self = (Keeper *)tap;
-#define CLEARED(name) Py_CLEAR(self->name);
     KEEPER_HAS(CLEARED)
     return 0;
 }

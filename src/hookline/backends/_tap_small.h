@@ -53,10 +53,41 @@ static PyObject *passed_on(PyObject *tap, PyObject *const *args, Py_ssize_t coun
     return result;
 }
 
-/* A class that is made at run time, with a place in `module` under its name; 0 with an exception set. */
-static int added(PyObject *module, const char *name, PyType_Spec *spec) {
+/* A class that is made at run time, which `module` has under its name and keeps; NULL with an exception set. */
+static PyTypeObject *added(PyObject *module, const char *name, PyType_Spec *spec) {
     PyObject *type = PyType_FromModuleAndSpec(module, spec, NULL);
-    int failed = type == NULL || PyModule_AddObjectRef(module, name, type) < 0;
-    Py_XDECREF(type);
-    return !failed;
+    if (type != NULL && PyModule_AddObjectRef(module, name, type) < 0) Py_CLEAR(type);
+    return (PyTypeObject *)type;
 }
+
+/* Whether a function says so; -1 with an exception set. */
+static int says(PyObject *answer) {
+    int is_true = answer == NULL ? -1 : PyObject_IsTrue(answer);
+    Py_XDECREF(answer);
+    return is_true;
+}
+
+/* Whether a call belongs to the block of this number: to one that was opened in its context, or to all if none was. */
+static int is_here(PyObject *opened, PyObject *number) {
+    PyObject *mine = PyObject_CallNoArgs(opened);
+    Py_ssize_t count = mine == NULL ? -1 : PyObject_Size(mine);
+    int is = count <= 0 ? (int)count + 1 : PySequence_Contains(mine, number);
+    Py_XDECREF(mine);
+    return count < 0 ? -1 : is;
+}
+
+static int is_in_backward(PyObject *backward_number) {
+    PyObject *number = PyObject_CallNoArgs(backward_number);
+    long value = number == NULL ? -1 : PyLong_AsLong(number);
+    Py_XDECREF(number);
+    return value == -1 && PyErr_Occurred() ? -1 : value != -1;
+}
+
+/* What is done with each object that a struct has, in functions whose `self` is of it. */
+#define MEMBER(name) PyObject *name;
+#define VISITED(name) Py_VISIT(self->name);
+#define LET_GO(name) Py_XDECREF(self->name);
+#define CLEARED(name) Py_CLEAR(self->name);
+#define HELD(name)   \
+    Py_INCREF(name); \
+    self->name = name;

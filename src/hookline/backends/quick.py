@@ -12,6 +12,8 @@ if TYPE_CHECKING or find_spec("hookline.backends._tap") is not None:
     from hookline.backends._tap import Called as Called
     from hookline.backends._tap import Keeper as Keeper
     from hookline.backends._tap import Keeping as Keeping
+    from hookline.backends._tap import Measurer as Measurer
+    from hookline.backends._tap import Measuring as Measuring
     from hookline.backends._tap import beware as beware
     from hookline.backends._tap import call_by as call_by
     from hookline.backends._tap import quick as quick
@@ -30,6 +32,13 @@ else:  # there was no compiler when hookline was installed
     class Keeping:
         def __init__(self, *told: Any) -> None:
             self.is_plain = False
+
+    class Measurer:
+        pass
+
+    class Measuring:
+        def __init__(self, *told: Any) -> None:
+            pass
 
     def beware(*told: Any) -> None:
         pass

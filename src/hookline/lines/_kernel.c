@@ -5,6 +5,7 @@
    statistics per channel. hookline_fingerprint and its like take the same memories, and hash their bits. */
 #include "_kernel_bits.h"
 #include "_kernel_layout.h"
+#include "_kernel_sheet.h"
 #include "_kernel_take.h"
 
 typedef union { /* a block of any dtype */

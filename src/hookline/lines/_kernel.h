@@ -36,7 +36,7 @@
 #endif
 
 /* The layout of Header in kernel.py, and of the bins in bins.py; ABI grows with every change. */
-#define ABI 4
+#define ABI 5
 
 enum { F32 = 0, F64 = 1, F16 = 2, BF16 = 3, BYTES = 4 };
 enum { BASELINE = 1, AVX2_LEVEL = 2, AVX512_LEVEL = 3 };

@@ -15,11 +15,17 @@ from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from hookline import bins
 from hookline.backends.nouns import Tensor
 from hookline.backends.protocol import Address, ExchangeRule
 from hookline.errors import InvalidArgument
+from hookline.histograms import Histograms
 from hookline.rows import HEADER
+
+Words = NDArray[np.int64]
 
 reduce_tensor: Callable[[object, int, int, int, int, Tensor], bool] | None
 reduce_line: Callable[..., int] | None
@@ -30,7 +36,7 @@ try:
 except ImportError:  # there was no compiler when hookline was installed
     reduce_tensor = reduce_line = reduce_two = None
 
-ABI = 4 * 10000 + bins.COUNT
+ABI = 5 * 10000 + bins.COUNT
 CODES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 3}
 BYTES = 4
 """The code of what is hashed byte by byte."""
@@ -79,6 +85,10 @@ class Kernel:
             ctypes.cast(function, ctypes.c_void_p).value or 0
             for function in (self._fingerprint, self._fingerprint_strided)
         )
+        self._gather = library.hookline_gather
+        self._gather.argtypes, self._gather.restype = [address, ctypes.c_int64, *[address] * 3], ctypes.c_int64
+        self._clear = library.hookline_clear
+        self._clear.argtypes, self._clear.restype = [address, ctypes.c_int64], None
         self._any_dtype = [level << 4 | histogram << 8 for histogram in (0, 1)]
         self._how = [{name: how | code for name, code in CODES.items()} for how in self._any_dtype]
 
@@ -147,6 +157,19 @@ class Kernel:
         words = (ctypes.c_int64 * ((HEADER + bins.COUNT * histogram) * layout[0][dim]))()
         self._call_strided(pointer, layout, dim, self._how[histogram][dtype], address_of(words))
         return words
+
+    def histograms_of(self, words: Words) -> Histograms:
+        """The histograms of many results, a line of words for each, which lie behind each other."""
+        lines = len(words)
+        lengths, which = np.empty(lines, np.int64), np.empty(lines * bins.COUNT, np.uint16)
+        counts = np.empty(lines * bins.COUNT, np.int64)
+        into = (array.ctypes.data for array in (lengths, which, counts))
+        found = self._gather(words.ctypes.data, lines, *into)
+        return Histograms(lengths, which[:found].copy(), counts[:found].copy(), bins.COUNT)
+
+    def clear(self, words: Words) -> None:
+        """Makes such words zero."""
+        self._clear(words.ctypes.data, len(words))
 
     def fingerprint_direct(self, exchange: object, tensor: Tensor, word: int) -> bool:
         """Writes the fingerprint of a tensor that tells where it lies to memory; whether it could."""

@@ -16,6 +16,7 @@ from hookline import bins
 from hookline.backends.nouns import Tensor
 from hookline.lines.columns import norms_of
 from hookline.lines.fingerprints import Fingerprints
+from hookline.lines.kernel import active
 from hookline.lines.reduce import (
     Reduced,
     copied_into,
@@ -56,7 +57,7 @@ class Sheet:
         self._address, self._lines = self._words.ctypes.data, lines
         self._apart = 8 * self._width
         self._next = count()
-        self._into_line: Callable[[Tensor], int] | None = None
+        self.into_line: Callable[[Tensor], int] | None = None
         self._has_looked = False
         self._elsewhere: dict[int, Reduced] = {}
         self._prints = Fingerprints(lines) if fingerprint else None
@@ -65,8 +66,8 @@ class Sheet:
         """The number of the line that has the tensor's statistics from now on."""
         if extra:
             line = -1 - next(self._next)
-        elif self._into_line is not None:
-            line = self._into_line(tensor)
+        elif self.into_line is not None:
+            line = self.into_line(tensor)
         else:
             line = self._into_any_line(tensor)
         if line < 0:
@@ -84,9 +85,9 @@ class Sheet:
         if not self._has_looked:
             self._has_looked = True
             arguments = self._histogram, self._address, self._apart, self._lines, self._next
-            self._into_line = line_reducer(tensor, *arguments)
-            if self._into_line is not None:
-                return self._into_line(tensor)
+            self.into_line = line_reducer(tensor, *arguments)
+            if self.into_line is not None:
+                return self.into_line(tensor)
         line = next(self._next)
         if line < self._lines and reduced_into(self._address + line * self._apart, tensor, self._histogram):
             return line
@@ -134,9 +135,13 @@ class Sheet:
 
     def clear(self) -> None:
         """Forgets all lines; nobody may reduce meanwhile."""
-        self._words[: next(self._next)] = 0
+        used = self._words[: next(self._next)]
+        if self._histogram and (kernel := active()) is not None:
+            kernel.clear(used)
+        else:
+            used[:] = 0
         self._next = count()
-        self._into_line, self._has_looked = None, False
+        self.into_line, self._has_looked = None, False
         self._elsewhere = {}
         if self._prints is not None:
             self._prints.clear()

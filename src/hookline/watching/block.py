@@ -8,11 +8,13 @@ from types import TracebackType
 from typing import Any
 
 from hookline.audit import Audit
+from hookline.backends.quick import Measuring
 from hookline.diagnosis.finding import Finding
 from hookline.diagnosis.training import Training
 from hookline.errors import InvalidArgument, TrainingStopped
 from hookline.hooks.entering import Enterable
 from hookline.hooks.placing import callers_line
+from hookline.hooks.session import opened
 from hookline.recording.keeping import facts_of
 from hookline.rows import Curve, Row, Series
 from hookline.watching.audit import Seen, audited
@@ -21,12 +23,15 @@ from hookline.watching.operators import WatchedOps
 from hookline.watching.progress import Progress
 from hookline.watching.reading import Reading
 from hookline.watching.stepping import Stepping
-from hookline.watching.taps import FullWatcher, OutputWatcher
+from hookline.watching.taps import FullWatcher, OutputWatcher, QuickWatcher
 from hookline.wiring import Wiring
 
 
 class Watch(Enterable, Stepping, Reading):
     """An open or finished `watch` block; `rows` has what was seen."""
+
+    measuring: Measuring | None = None
+    """What its taps share while it is open, where they do plain calls in C."""
 
     # Reading
 
@@ -107,7 +112,8 @@ class Watch(Enterable, Stepping, Reading):
         self._audit = None
         self.line = callers_line()
         self._ops = None if self._chosen is None else WatchedOps(self, self._chosen)
-        kind = FullWatcher if self._inputs else OutputWatcher
+        self.measuring = self._plain_calls()
+        kind = FullWatcher if self._inputs else OutputWatcher if self.measuring is None else QuickWatcher
         self._watchers = [kind(self, target) for target in self._targets]
         # It is left from the last line to the first: the session, what counts, the last step, the sinks.
         self.noted(self._forget)
@@ -135,6 +141,13 @@ class Watch(Enterable, Stepping, Reading):
         self._end_step(self.now)
         if self._table.revises:
             self._handing = Handing(self)
+
+    def _plain_calls(self) -> Measuring | None:
+        """What taps need that do plain calls in C; None where more is wanted than outputs."""
+        if self._inputs or self.grads or not self.gathered.is_plain:
+            return None
+        facts = self, self.clock, self.gathered, self.tensor, self.backend.version
+        return Measuring(*facts, opened, self.number, self.backward_number)
 
     def _finish(self) -> None:
         """Ends the last step and takes the taps off; a second time does what the first was kept from."""
@@ -167,5 +180,5 @@ class Watch(Enterable, Stepping, Reading):
         if self._inputs:
             for watcher in self._watchers:
                 watcher.forget_calls_under_way()
-        self._watchers, self._ops = [], None
+        self._watchers, self._ops, self.measuring = [], None, None
         self._wired.forget()

@@ -51,6 +51,7 @@ class MeteredGathered(Gathered):
     """Gathers as others do, and counts the time that it takes."""
 
     budget: Budget
+    may_be_plain = False
     add = metered(Gathered.add)
 
 

@@ -79,6 +79,8 @@ class Stepping(Undoing):
         self.needs = Needs(inputs=False, replaces=False, grads=grads, statistics=self.gathered.statistics)
         self.forward = 0
         """The number of the forward under way, by which sites know that their calls are counted from 0 again."""
+        self.last_mode = "train"
+        """The mode of the forward under way, or of the last one."""
         self.config = config
         """The settings that were given, as JSON has them."""
         self.numbers = StepNumbers(backend, self.clock)
@@ -103,7 +105,6 @@ class Stepping(Undoing):
         self.line = ""
         """Where the block was entered."""
         self._scale: float | None = None
-        self._mode = "train"
         self._recorded = False  # any step was one to be recorded
         self._audit: Audit | None = None  # of a block that was left
         self._recording = False  # the step under way is one that is recorded
@@ -127,8 +128,8 @@ class Stepping(Undoing):
     def mode(self) -> str:
         """Whether the forward under way is one of training ("train") or not ("eval")."""
         if not self.clock.depths:  # a part is called without the model, as Lightning's training_step does
-            self._mode = "train" if self.backend.is_training(self._model) else "eval"
-        return self._mode
+            self.last_mode = "train" if self.backend.is_training(self._model) else "eval"
+        return self.last_mode
 
     # Steps, by hand and as a trainer tells them that steps or calls its model in a way of its own
 
@@ -236,10 +237,10 @@ class Stepping(Undoing):
         if self.clock.is_new_forward(partial(self.backend.calls_under_way, module)):
             self.finish_step()
             self.new_forward()
-            self._mode = self.mode
-            if self._mode == "eval":
+            self.last_mode = self.mode
+            if self.last_mode == "eval":
                 self._wired.begin_eval()
-            self.numbers.batch((args, kwargs), training=self._mode == "train")
+            self.numbers.batch((args, kwargs), training=self.last_mode == "train")
             if self._origin is not None and self._recording:
                 self._origin.begin(args, kwargs)
         self.clock.begin_forward()

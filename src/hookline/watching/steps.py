@@ -4,28 +4,24 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from sys import getrefcount
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hookline.alone import Alone
-from hookline.backends.hashing import together
 from hookline.backends.nouns import Tensor
 from hookline.backends.protocol import StatsSpec
 from hookline.lines import Reduced, Stats, collect, reduce, reduce_channels
 from hookline.lines.columns import columns_of, histograms_of
 from hookline.lines.kernel import active
-from hookline.lines.reduce import collect_channel_words, words_of
+from hookline.lines.reduce import words_of
 from hookline.lines.registry import BASIC, find, on_tensors, values
-from hookline.lines.sheet import Sheet, Words
+from hookline.lines.sheet import Sheet
 from hookline.reporting import report
-from hookline.rows import COUNTS, FINGERPRINT, FLOATS, HEADER, OF_CALLS, RATIO, STATISTICS, Row, Rows, Series
-
-Lines = NDArray[np.int64]
-"""Numbers of lines of a sheet."""
+from hookline.rows import HEADER, OF_CALLS, Row, Rows, Series
+from hookline.watching.ended import EndedStep, add_besides, add_fingerprints, one_line_each
 
 _alone = Alone()
 """A step may end in one thread while another one adds to it."""
@@ -95,20 +91,6 @@ class OpenStep:
         self.taken = 0
 
 
-class EndedStep(NamedTuple):
-    """The same of a step that is over: calls have their numbers. `size` lines of the sheet are in use.
-
-    Its sheet can be used again if it `is_nobodys`: no other thread is still about to write into it.
-    """
-
-    sheet: Sheet
-    size: int
-    lines: dict[Series, list[int]]
-    channels: dict[Series, list[Reduced]]
-    numbers: dict[tuple[Series, str], Any]
-    is_nobodys: bool = False
-
-
 class Gathered:
     """The reductions of the step under way. Parts with one key, of micro-batches or of several
     tensors of one output, are merged to what one pass over all of them would give.
@@ -116,10 +98,13 @@ class Gathered:
     The first step has room for as many tensors as are `expected`, each other one for as many as there were before.
     """
 
+    may_be_plain = True
+    """Whether taps may do in C what `add` does, where `is_plain`."""
+
     def __init__(self, wanted: RowSpec, version: Callable[[Any], int], expected: int = 0) -> None:
         self._wanted = wanted
         self._writes = version
-        self._latest: tuple[weakref.ref[Any], int, Sheet, int] | None = None
+        self.latest: tuple[weakref.ref[Any], int, Sheet, int] | None = None
         found = on_tensors(wanted.stats)
         self._broken: set[str] = set()
         self._functions = {name: find(name).fn for name in wanted.stats if name not in BASIC}
@@ -127,19 +112,26 @@ class Gathered:
         functions = tuple(one.fn for one in found)
         on_host = None if active() is None else words_of
         self.statistics = StatsSpec(wanted.histogram, functions, wanted.channels, on_host)
-        self._step = OpenStep(Sheet(wanted.histogram, expected, wanted.fingerprint))
+        self.step = OpenStep(Sheet(wanted.histogram, expected, wanted.fingerprint))
         self._spare: Sheet | None = None
         self._added_before = 0
         self._known: dict[Series, Series] = {}
         self._series: list[Series] = []
+        self._layout: tuple[list[Key], list[Series]] | None = None
 
     def __bool__(self) -> bool:
-        return bool(self._step.entries)
+        return bool(self.step.entries)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether of a tensor no more is wanted than what the kernel tells of it."""
+        wanted = self._wanted
+        return self.may_be_plain and not (self._on_tensors or wanted.fingerprint) and wanted.channels is None
 
     @property
     def additions(self) -> int:
         """How many tensors were reduced so far, in all steps."""
-        return self._added_before + len(self._step.entries)
+        return self._added_before + len(self.step.entries)
 
     def add(self, key: Key, tensor: Tensor) -> None:
         """Reduces a tensor; nothing of it is kept but a few numbers, on its own device."""
@@ -148,7 +140,7 @@ class Gathered:
         if dim is not None and key.kind in OF_CALLS and tensor.ndim > dim:
             channels = reduce_channels(tensor, dim)
         while True:
-            step, latest = self._step, self._latest
+            step, latest = self.step, self.latest
             if (
                 latest is not None
                 and latest[0]() is tensor
@@ -168,7 +160,7 @@ class Gathered:
             self.add(key, tensor)
             return False
         while True:
-            step = self._step
+            step = self.step
             line, copied = step.sheet.reduce_copied(tensor, room)
             if self._is_entered(step, (key, line, None)):
                 return copied
@@ -176,7 +168,7 @@ class Gathered:
     def add_difference(self, key: Key, after: Tensor, before: Tensor) -> bool:
         """Reduces `after - before` without making it; False where it has to be made, for `add`."""
         while not self._on_tensors:
-            step = self._step
+            step = self.step
             line = step.sheet.reduce_difference(after, before)
             if line is None:
                 return False
@@ -187,7 +179,12 @@ class Gathered:
     def _is_entered(self, step: OpenStep, entry: Entry) -> bool:
         """Appends the entry; whether it is one of this step, and not too late for it."""
         step.entries.append(entry)
-        return self._step is step or self._is_taken(step, entry)
+        return self.step is step or self._is_taken(step, entry)
+
+    def enter_late(self, step: OpenStep, entry: Entry, tensor: Tensor) -> None:
+        """Where a step has ended while an entry came: it is one of that step, or the tensor one of the next."""
+        if not self._is_taken(step, entry):
+            self.add(entry[0], tensor)
 
     @_alone
     def _is_taken(self, step: OpenStep, entry: Entry) -> bool:
@@ -204,9 +201,9 @@ class Gathered:
             line = self._reduced_in_part(sheet, tensor)
         try:
             # Weak: a tensor that lives on makes the allocator fetch fresh memory for the next one.
-            self._latest = weakref.ref(tensor), self._writes(tensor), sheet, line
+            self.latest = weakref.ref(tensor), self._writes(tensor), sheet, line
         except TypeError:  # the arrays of MXNet can't be referred to weakly
-            self._latest = None
+            self.latest = None
         return line
 
     def _reduced_in_part(self, sheet: Sheet, tensor: Tensor) -> int:
@@ -229,7 +226,7 @@ class Gathered:
 
         As far as that is known without waiting, as in `is_nonfinite`.
         """
-        step = self._step
+        step = self.step
         lines = {key.site: line for key, line, _ in list(step.entries) if key.kind == kind}
         norms = zip(lines, step.sheet.norms(list(lines.values())), strict=True)
         return {site: norm for site, norm in norms if norm is not None}
@@ -239,7 +236,7 @@ class Gathered:
 
         As far as that is known without waiting: of what the kernel has reduced.
         """
-        step = self._step
+        step = self.step
         nan, infinite = step.sheet.nonfinite()
         if nan or not infinite:
             return nan
@@ -247,16 +244,16 @@ class Gathered:
 
     def forget_latest(self) -> None:
         """What comes next is reduced, also if it is the tensor that came last."""
-        self._latest = None
+        self.latest = None
 
     def add_number(self, key: Key, name: str, number: Any) -> None:
         """One more column of a row; a number or a scalar tensor, read when the step ends."""
-        self._step.numbers[key, name] = number
+        self.step.numbers[key, name] = number
 
     def rows(self, step: int, rank: int) -> Rows:
         """The rows of the step, after one transfer for all of them; nothing is gathered any more."""
         ended = self._handed_over()
-        self._latest = None  # after it: no thread that was still at this step may bring it back
+        self.latest = None  # after it: no thread that was still at this step may bring it back
         rows = self._rows(ended, step, rank)
         if ended.is_nobodys and ended.sheet.nbytes(ended.size) < SPARE_BYTES:
             ended.sheet.clear()
@@ -269,47 +266,67 @@ class Gathered:
 
     @_alone
     def _so_far(self) -> EndedStep:
-        self._step.taken = len(self._step.entries)
-        return _ended(self._step)
+        self.step.taken = len(self.step.entries)
+        return self._ended(self.step)
 
     @_alone
     def _handed_over(self) -> EndedStep:
-        step, size = self._step, len(self._step.entries)
+        step, size = self.step, len(self.step.entries)
         sheet, self._spare = self._spare, None
         if sheet is None or not sheet.fits(size):
             sheet = Sheet(self._wanted.histogram, size, self._wanted.fingerprint)
-        self._step = OpenStep(sheet)
+        self.step = OpenStep(sheet)
         step.taken = len(step.entries)
         self._added_before += step.taken
-        return _ended(step)._replace(is_nobodys=COUNTS_EXACTLY and getrefcount(step) == ONLY_HERE)
+        return self._ended(step)._replace(is_nobodys=COUNTS_EXACTLY and getrefcount(step) == ONLY_HERE)
 
     def _rows(self, ended: EndedStep, step: int, rank: int) -> Rows:
         words, extras = ended.sheet.read(ended.size)
         merged = {
             row: Stats.merged(Stats.from_words(words[line], extras.get(line)) for line in lines)
-            for row, lines in enumerate(ended.lines.values())
-            if len(lines) > 1 or self._wanted.stats
+            for row, lines in (enumerate(ended.lines_of_rows()) if self._wanted.stats else ended.parts.items())
         }
-        words, lines = _one_line_each(words, list(ended.lines.values()), merged)
+        words, lines = one_line_each(words, ended, merged)
         more = [self._more(merged[row]) for row in range(len(lines))] if self._wanted.stats else [{}] * len(lines)
         rows = Rows(
-            self._named(ended.lines),
+            ended.series,
             np.full(len(lines), step, np.int64),
             *columns_of(words[lines, :HEADER]),
             histograms_of(words).at(lines),
             more,
             rank,
         )
-        _add_fingerprints(more, ended)
-        _add_besides(rows, more, ended)
+        add_fingerprints(more, ended)
+        add_besides(rows, more, ended)
         return rows
 
-    def _named(self, series: Iterable[Series]) -> list[Series]:
-        """The series of a step's rows; the very list of the step before where they are the same."""
-        found = [self._known.setdefault(one, one) for one in series]
+    def _ended(self, step: OpenStep) -> EndedStep:
+        """What a step has, by the numbers of calls, which are final now: parts with one number go together.
+
+        Where all is as it was in the step before, its series are the very list of that step.
+        """
+        entries = step.entries[: step.taken]
+        keys = [key for key, _, _ in entries]
+        lines = [line for _, line, _ in entries]
+        size = max(lines, default=-1) + 1
+        numbers = {(key.series, name): number for (key, name), number in step.numbers.items()}
+        if self._layout is not None and self._layout[0] == keys:
+            return EndedStep(step.sheet, size, self._layout[1], lines, {}, {}, numbers)
+        together: dict[Series, list[int]] = {}
+        channels: dict[Series, list[Reduced]] = {}
+        for key, line, part in entries:
+            series = key.series
+            together.setdefault(series, []).append(line)
+            if part is not None:
+                channels.setdefault(series, []).append(part)
+        found = [self._known.setdefault(one, one) for one in together]
         if found != self._series:
             self._series = found
-        return self._series
+        parts = {row: lines for row, lines in enumerate(together.values()) if len(lines) > 1}
+        is_settled = not parts and not channels and all(type(key.call) is int for key in keys)
+        self._layout = (keys, self._series) if is_settled else None
+        firsts = [some[0] for some in together.values()]
+        return EndedStep(step.sheet, size, self._series, firsts, parts, channels, numbers)
 
     def _more(self, stats: Stats) -> Row:
         """The statistics that were asked for besides; NaN for one that raises, which is told once."""
@@ -321,71 +338,3 @@ class Gathered:
             except Exception as error:  # training goes on, whatever it is
                 self._leave_out(name, error)
         return {name: found.get(name, float("nan")) for name in self._functions}
-
-
-def _ended(step: OpenStep) -> EndedStep:
-    """What a step has, by the numbers of calls, which are final now: parts with one number go together."""
-    lines: dict[Series, list[int]] = {}
-    channels: dict[Series, list[Reduced]] = {}
-    size = 0
-    for key, line, part in step.entries[: step.taken]:
-        series = key.series
-        if (some := lines.get(series)) is None:
-            lines[series] = [line]
-        else:
-            some.append(line)
-        if part is not None:
-            channels.setdefault(series, []).append(part)
-        if line >= size:
-            size = line + 1
-    numbers = {(key.series, name): number for (key, name), number in step.numbers.items()}
-    return EndedStep(step.sheet, size, lines, channels, numbers)
-
-
-def _one_line_each(words: Words, lines: list[list[int]], merged: Mapping[int, Stats]) -> tuple[Words, Lines]:
-    """The line of each row, in words that have one more for each row of several parts."""
-    found = np.asarray([some[0] for some in lines], np.int64)
-    several = [row for row, some in enumerate(lines) if len(some) > 1]
-    if several:
-        found[several] = np.arange(len(words), len(words) + len(several))
-        words = np.concatenate([words, np.stack([merged[row].words() for row in several])])
-    return words, found
-
-
-def _add_fingerprints(more: list[Row], ended: EndedStep) -> None:
-    """Adds to `more` the fingerprint of each row's tensors, if they are wanted and there."""
-    prints = ended.sheet.fingerprints(ended.size)
-    for row, lines in enumerate(ended.lines.values() if prints is not None else ()):
-        found = [prints[line] for line in lines] if prints is not None else []
-        if None not in found:
-            more[row] = {**more[row], FINGERPRINT: f"{together(one for one in found if one is not None):016x}"}
-
-
-def _add_besides(rows: Rows, more: list[Row], ended: EndedStep) -> None:
-    """Adds to `more`, what each row has besides: numbers, statistics of channels, and ratios of updates."""
-    where = {series: row for row, series in enumerate(rows.series)}
-    for (series, name), number in ended.numbers.items():
-        if (row := where.get(series)) is not None:
-            more[row] = {**more[row], name: float(number)}
-    for series, channels in _channels(ended.channels).items():
-        more[where[series]] = {**more[where[series]], "channels": channels}
-    l2 = rows.column("l2").tolist()
-    for row, (site, kind, call, mode) in enumerate(rows.series):
-        if kind == "update" and (weight := where.get((site, "param", call, mode))) is not None:
-            ratio = l2[row] / l2[weight] if l2[weight] else float("nan")
-            more[row] = {**more[row], RATIO: ratio}
-
-
-def _channels(reduced: dict[Series, list[Reduced]]) -> dict[Series, Row]:
-    """{statistic: [one number per channel]} of each row."""
-    arrived = iter(collect_channel_words([part for parts in reduced.values() for part in parts]))
-    found: dict[Series, Row] = {}
-    for series, parts in reduced.items():
-        words, *others = (next(arrived) for _ in parts)
-        if others:
-            same = [Stats.merged(map(Stats.from_words, lines)) for lines in zip(words, *others, strict=False)]
-            words = np.stack([stats.words() for stats in same])
-        integers, floats = columns_of(words)
-        columns = dict(zip((*COUNTS, *FLOATS), [*integers.tolist(), *floats.tolist()], strict=True))
-        found[series] = {name: columns[name] for name in STATISTICS}
-    return found

@@ -8,6 +8,7 @@ from sys import getrefcount
 from typing import TYPE_CHECKING, Any
 
 from hookline.backends.protocol import Label, Listening, Needs, Placement, Tap
+from hookline.backends.quick import Measurer, quickly_called
 from hookline.hooks.pending import call_number
 from hookline.hooks.select import Target
 from hookline.hooks.session import opened
@@ -44,6 +45,7 @@ class SiteWatcher:
         self.watch, self.target = watch, target
         self.needs = watch.needs
         self.visits: list[Visit] = []
+        """The calls of the forward under way; plain ones by their number, as nobody asks more of them."""
 
     @cached_property
     def label(self) -> Label:  # made when asked for, which is seldom: there is one for every module
@@ -131,6 +133,24 @@ class OutputWatcher(SiteWatcher, Tap):  # type: ignore[override]  # of its label
         hear = partial(self.hear, Key(self.target.name, "grad_output", visit, mode))
         new = watch.backend.heard(output, hear, call_number(self, module, args), references)
         return None if new is output else new
+
+
+@quickly_called
+class QuickWatcher(Measurer, OutputWatcher):  # type: ignore[override]  # of its label
+    """Reduces the outputs of one site, and nothing else: `Measurer` does the plain calls."""
+
+    def __init__(self, watch: Watch, target: Target) -> None:
+        super().__init__(watch, target)
+        self.measuring, self.keys, self.mode = watch.measuring, [], None
+
+    def call_anyhow(self, module: Any, args: Any, output: Any) -> None:
+        """What a call of the tap does; the next call with its number may be a plain one."""
+        OutputWatcher.__call__(self, module, args, output)
+        mode, number = self.watch.last_mode, len(self.visits) - 1
+        if mode is not self.mode:
+            self.mode, self.keys = mode, []
+        if number == len(self.keys):
+            self.keys.append(Key(self.target.name, "output", number, mode))
 
 
 class _HeardCall:
