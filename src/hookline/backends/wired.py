@@ -18,6 +18,10 @@ Node = tuple[int, str]
 """A node of a graph by its number and name: it is known by these, and nothing of the graph is kept alive."""
 
 
+SpreadOnHost = Callable[[int, int, int, int], tuple[float, float]]
+"""See `WiringSource.spread_of`."""
+
+
 class Group(NamedTuple):
     """A group of an optimizer: its numbers, and the parameters that it holds."""
 
@@ -156,8 +160,11 @@ class WiringSource(Protocol):
     def samples_of(self, tree: Tree) -> int:
         """How many samples come into a model; 0 where that can't be told."""
 
-    def spread_of(self, tree: Tree, samples: int) -> tuple[Any, Any] | None:
-        """(spread, size) of a module's output for so many samples, to be read later; None where there is none."""
+    def spread_of(self, tree: Tree, samples: int, on_host: SpreadOnHost | None) -> tuple[Any, Any] | None:
+        """(spread, size) of a module's output for so many samples, to be read later; None where there is none.
+
+        `on_host(pointer, lines, width, step)` gives both of fp32 values in this process's memory, quickly.
+        """
 
     def is_compiled(self) -> bool:
         """Whether any code may run compiled: it is not looked into."""

@@ -6,6 +6,7 @@
 #include "_kernel_bits.h"
 #include "_kernel_layout.h"
 #include "_kernel_sheet.h"
+#include "_kernel_spread.h"
 #include "_kernel_take.h"
 
 typedef union { /* a block of any dtype */

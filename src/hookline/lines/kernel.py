@@ -89,6 +89,8 @@ class Kernel:
         self._gather.argtypes, self._gather.restype = [address, ctypes.c_int64, *[address] * 3], ctypes.c_int64
         self._clear = library.hookline_clear
         self._clear.argtypes, self._clear.restype = [address, ctypes.c_int64], None
+        self._spread = library.hookline_spread
+        self._spread.argtypes, self._spread.restype = [address, *[ctypes.c_int64] * 3, address], None
         self._any_dtype = [level << 4 | histogram << 8 for histogram in (0, 1)]
         self._how = [{name: how | code for name, code in CODES.items()} for how in self._any_dtype]
 
@@ -170,6 +172,13 @@ class Kernel:
     def clear(self, words: Words) -> None:
         """Makes such words zero."""
         self._clear(words.ctypes.data, len(words))
+
+    def spread(self, pointer: int, lines: int, width: int, step: int) -> tuple[float, float]:
+        """How far so many lines of fp32 values are apart, and how large these are, by every `step`-th value:
+        the RMS of the standard deviations over the lines, and of the values."""
+        found = (ctypes.c_double * 2)()
+        self._spread(pointer, lines, width, step, address_of(found))
+        return found[0], found[1]
 
     def fingerprint_direct(self, exchange: object, tensor: Tensor, word: int) -> bool:
         """Writes the fingerprint of a tensor that tells where it lies to memory; whether it could."""

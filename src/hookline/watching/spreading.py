@@ -13,6 +13,7 @@ from typing import Any
 from hookline.backends.protocol import Backend, FunctionTap, Label, Needs, Placement
 from hookline.backends.undoing import Undoing
 from hookline.backends.wired import WiringSource
+from hookline.lines.kernel import active
 from hookline.wiring import Wiring
 
 OFTENER = 1.4
@@ -33,6 +34,7 @@ class Spreading:
         self._taps: Undoing | None = None
         self._step = self._due = -1
         self._recorded, self._next = -1, 1  # of the first step the operators are looked at
+        self._on_host = None if (kernel := active()) is None else kernel.spread
         self._samples = 0
         self._seen: dict[str, list[tuple[Any, Any]]] = {}
 
@@ -76,7 +78,7 @@ class Spreading:
     def _saw(self, name: str, module: Any, args: Any, output: Any) -> None:
         if self._source is None or not self._samples or self._backend.in_recompute(True):
             return
-        found = self._source.spread_of(output, self._samples)
+        found = self._source.spread_of(output, self._samples, self._on_host)
         if found is not None:
             self._seen.setdefault(name, []).append(found)
 
