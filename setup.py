@@ -57,7 +57,7 @@ def part(name, *flags, depends=()):
     return Extension(
         f"hookline.{name.replace('/', '.')}",
         sources=[f"src/hookline/{name}.c"],
-        depends=[*headers(name), *depends],
+        depends=[*headers(name), *headers("backends/_object"), *depends],
         extra_compile_args=[*flags, *BARE],
         define_macros=[("Py_LIMITED_API", "0x030B0000")] if STABLE else [],
         optional=True,

@@ -18,6 +18,7 @@ from hookline.backends.torch.taps import taps_on
 from hookline.hooks.session import opened
 from hookline.lines.registry import forget, statistic
 from hookline.rows import SCALAR
+from hookline.testing.zoo import ZOO
 from hookline.watching.block import Watch
 from hookline.watching.steps import Gathered
 from hookline.watching.taps import QuickWatcher
@@ -166,6 +167,24 @@ def test_random_models_have_the_same_rows_both_ways(both_ways, seed):
 
     model = nn.Sequential(build(3), nn.Linear(3, 3), build(2))
     same(*both_ways(model, [torch.randn(chance.randint(1, 4), 3) for _ in range(5)], [True, False]))
+
+
+@pytest.mark.filterwarnings("ignore")  # what specimens are remarkable for is told in both ways
+@pytest.mark.parametrize("specimen", ZOO, ids=str)
+def test_the_zoo_has_the_same_rows_both_ways(monkeypatch, specimen):
+    found = []
+    for plain_calls in (Watch._plain_calls, lambda watch: None):
+        monkeypatch.setattr(Watch, "_plain_calls", plain_calls)
+        model, args, kwargs = specimen.seeded()
+        try:
+            with torch.no_grad(), hookline.watch(model, grads=False, params=False) as w:
+                for _ in range(3):
+                    model(*args, **kwargs)
+        except Exception as error:  # some refuse to run without gradients, or twice
+            found.append((type(error), str(error)))
+        else:
+            found.append(told((w.rows(), [(one.site, one.fired, one.why) for one in w.audit()])))
+    same(*found)
 
 
 @needs_c

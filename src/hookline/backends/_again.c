@@ -7,13 +7,16 @@
 
    Only the limited API is used (setup.py says which), so that one build serves every later Python. */
 
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
+#include "_object.h"
+
+#define AGAIN_HAS(one) one(method)
 
 typedef struct {
     PyObject_HEAD
-    PyObject *method;
+    AGAIN_HAS(MEMBER)
 } Again;
+
+LIFE(Again, again, AGAIN_HAS)
 
 static PyObject *method_type; /* types.MethodType: the limited API has no PyMethod_New */
 
@@ -41,25 +44,6 @@ static PyObject *again_get(PyObject *self, PyObject *owner, PyObject *kind) {
         return self;
     }
     return PyObject_CallFunctionObjArgs(method_type, self, owner, NULL);
-}
-
-static int again_traverse(PyObject *self, visitproc visit, void *arg) {
-    Py_VISIT(Py_TYPE(self));
-    Py_VISIT(((Again *)self)->method);
-    return 0;
-}
-
-static int again_clear(PyObject *self) {
-    Py_CLEAR(((Again *)self)->method);
-    return 0;
-}
-
-static void again_dealloc(PyObject *self) {
-    PyTypeObject *kind = Py_TYPE(self);
-    PyObject_GC_UnTrack(self);
-    again_clear(self);
-    PyObject_GC_Del(self);
-    Py_DECREF(kind); /* an object holds a type that is made at run time */
 }
 
 static PyObject *again_new(PyTypeObject *kind, PyObject *args, PyObject *kwargs) {

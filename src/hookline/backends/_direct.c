@@ -6,8 +6,8 @@
 
    Only the limited API is used (setup.py says which), so that one build serves every later Python. */
 
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
+#include "_object.h"
+
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

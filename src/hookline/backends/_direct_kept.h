@@ -40,19 +40,11 @@ static PyObject *keep(PyObject *self, PyObject *const *args, Py_ssize_t count) {
 /* What a keeper has: in this order. */
 enum { TABLE, HOW, KIND, IS_NEGATED, IN_INFERENCE, ANYHOW, PARTS };
 
-/* Whether a function says so of `tensor`, or of nothing; -1 with an exception set. */
-static int says(PyObject *function, PyObject *tensor) {
-    PyObject *answer = PyObject_CallFunctionObjArgs(function, tensor, NULL);
-    int is = answer ? PyObject_IsTrue(answer) : -1;
-    Py_XDECREF(answer);
-    return is;
-}
-
 /* keeper(...)(tensor): kept here where it is of the kind, tensors are ordinary now, and memory has its signs. */
 static PyObject *kept_if_plain(PyObject *parts, PyObject *tensor) {
     if ((PyObject *)Py_TYPE(tensor) == PyTuple_GetItem(parts, KIND)) {
-        int is_odd = says(PyTuple_GetItem(parts, IN_INFERENCE), NULL);
-        if (!is_odd) is_odd = says(PyTuple_GetItem(parts, IS_NEGATED), tensor);
+        int is_odd = says(PyObject_CallNoArgs(PyTuple_GetItem(parts, IN_INFERENCE)));
+        if (!is_odd) is_odd = says(PyObject_CallFunctionObjArgs(PyTuple_GetItem(parts, IS_NEGATED), tensor, NULL));
         const void *table = is_odd ? NULL : PyCapsule_GetPointer(PyTuple_GetItem(parts, TABLE), "dlpack_exchange_api");
         PyObject *kept = table ? kept_of(table, tensor, PyTuple_GetItem(parts, HOW)) : NULL;
         if (kept || PyErr_Occurred()) return kept;

@@ -1,11 +1,15 @@
 /* Called: a tap that calls a hook. Plain is a call with all its arguments, of a hook that returns None. See _tap.c. */
 
+#define CALLED_HAS(one) one(hook)
+
 typedef struct {
     PyObject_HEAD
     Vectorcall call;
-    PyObject *hook;
+    CALLED_HAS(MEMBER)
     Py_ssize_t count; /* of arguments, as long as the tap is on a module */
 } Called;
+
+LIFE(Called, called, CALLED_HAS)
 
 /* A compiler may follow whatever is called; code that it must not follow is written in Python, and marked there. It
    can be at work when the module of this name is loaded, and is not when the function returns None. */
@@ -68,25 +72,6 @@ static PyObject *called_new(PyTypeObject *kind, PyObject *args, PyObject *kwargs
     Called *self = (Called *)PyType_GenericAlloc(kind, 0);
     if (self != NULL) self->call = hook_called;
     return (PyObject *)self;
-}
-
-static int called_traverse(PyObject *tap, visitproc visit, void *arg) {
-    Py_VISIT(Py_TYPE(tap));
-    Py_VISIT(((Called *)tap)->hook);
-    return 0;
-}
-
-static int called_clear(PyObject *tap) {
-    Py_CLEAR(((Called *)tap)->hook);
-    return 0;
-}
-
-static void called_dealloc(PyObject *tap) {
-    PyTypeObject *kind = Py_TYPE(tap);
-    PyObject_GC_UnTrack(tap);
-    called_clear(tap);
-    PyObject_GC_Del(tap);
-    Py_DECREF(kind); /* an object holds a type that is made at run time */
 }
 
 static PyMemberDef called_members[] = {

@@ -23,6 +23,9 @@ typedef struct {
     Py_ssize_t order;
 } Keeper;
 
+LIFE(Keeping, keeping, KEEPING_HAS)
+LIFE(Keeper, keeper, KEEPER_HAS)
+
 static PyTypeObject *keeping_type;
 
 /* 1 with a copy of the output in `*copy` where the call is plain, 0 where it is not, -1 with an exception set. */
@@ -75,22 +78,6 @@ static PyObject *output_kept(PyObject *tap, PyObject *const *args, size_t flagge
     Py_RETURN_NONE;
 }
 
-static int keeping_traverse(PyObject *object, visitproc visit, void *arg) {
-    Keeping *self = (Keeping *)object;
-    Py_VISIT(Py_TYPE(object));
-    KEEPING_HAS(VISITED)
-    return 0;
-}
-
-static void keeping_dealloc(PyObject *object) {
-    PyTypeObject *kind = Py_TYPE(object);
-    Keeping *self = (Keeping *)object;
-    PyObject_GC_UnTrack(object);
-    KEEPING_HAS(LET_GO)
-    PyObject_GC_Del(object);
-    Py_DECREF(kind);
-}
-
 /* Keeping((keeps, table, how, tensor, is_negated, in_inference), opened, number, backward_number, order, fired) */
 static PyObject *keeping_new(PyTypeObject *kind, PyObject *args, PyObject *kwargs) {
     PyObject *keeps, *table, *how, *tensor, *is_negated, *in_inference;
@@ -132,27 +119,6 @@ static int keeper_init(PyObject *tap, PyObject *args, PyObject *kwargs) {
     return 0;
 }
 
-static int keeper_traverse(PyObject *tap, visitproc visit, void *arg) {
-    Keeper *self = (Keeper *)tap;
-    Py_VISIT(Py_TYPE(tap));
-    KEEPER_HAS(VISITED)
-    return 0;
-}
-
-static int keeper_clear(PyObject *tap) {
-    Keeper *self = (Keeper *)tap;
-    KEEPER_HAS(CLEARED)
-    return 0;
-}
-
-static void keeper_dealloc(PyObject *tap) {
-    PyTypeObject *kind = Py_TYPE(tap);
-    PyObject_GC_UnTrack(tap);
-    keeper_clear(tap);
-    PyObject_GC_Del(tap);
-    Py_DECREF(kind);
-}
-
 static PyMemberDef keeping_members[] = {
     {"is_plain", T_BOOL, offsetof(Keeping, is_plain), 0, NULL},
     {NULL, 0, 0, 0, NULL},
@@ -171,6 +137,7 @@ static PyType_Slot keeping_slots[] = {
     {Py_tp_new, (void *)keeping_new},
     {Py_tp_dealloc, (void *)keeping_dealloc},
     {Py_tp_traverse, (void *)keeping_traverse},
+    {Py_tp_clear, (void *)keeping_clear},
     {Py_tp_members, (void *)keeping_members},
     {0, NULL},
 };

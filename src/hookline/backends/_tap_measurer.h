@@ -21,6 +21,9 @@ typedef struct {
     Py_ssize_t fired, order;
 } Measurer;
 
+LIFE(Measuring, measuring, MEASURING_HAS)
+LIFE(Measurer, measurer, MEASURER_HAS)
+
 static PyTypeObject *measuring_type;
 
 #define NAMES_MEASURED(one) \
@@ -179,54 +182,12 @@ static PyObject *measuring_new(PyTypeObject *kind, PyObject *args, PyObject *kwa
     return (PyObject *)self;
 }
 
-static int measuring_traverse(PyObject *object, visitproc visit, void *arg) {
-    Measuring *self = (Measuring *)object;
-    Py_VISIT(Py_TYPE(object));
-    MEASURING_HAS(VISITED)
-    return 0;
-}
-
-static int measuring_clear(PyObject *object) {
-    Measuring *self = (Measuring *)object;
-    MEASURING_HAS(CLEARED)
-    return 0;
-}
-
-static void measuring_dealloc(PyObject *object) {
-    PyTypeObject *kind = Py_TYPE(object);
-    PyObject_GC_UnTrack(object);
-    measuring_clear(object);
-    PyObject_GC_Del(object);
-    Py_DECREF(kind);
-}
-
 static PyObject *measurer_new(PyTypeObject *kind, PyObject *args, PyObject *kwargs) {
     (void)args;
     (void)kwargs;
     Measurer *self = (Measurer *)PyType_GenericAlloc(kind, 0);
     if (self != NULL) self->call = output_measured;
     return (PyObject *)self;
-}
-
-static int measurer_traverse(PyObject *tap, visitproc visit, void *arg) {
-    Measurer *self = (Measurer *)tap;
-    Py_VISIT(Py_TYPE(tap));
-    MEASURER_HAS(VISITED)
-    return 0;
-}
-
-static int measurer_clear(PyObject *tap) {
-    Measurer *self = (Measurer *)tap;
-    MEASURER_HAS(CLEARED)
-    return 0;
-}
-
-static void measurer_dealloc(PyObject *tap) {
-    PyTypeObject *kind = Py_TYPE(tap);
-    PyObject_GC_UnTrack(tap);
-    measurer_clear(tap);
-    PyObject_GC_Del(tap);
-    Py_DECREF(kind);
 }
 
 static PyMemberDef measurer_members[] = {

@@ -12,13 +12,6 @@ static Vectorcall vectorcall;
 
 static PyObject *call_anyhow, *call_failed, *call_replaced, *special_call; /* names */
 
-/* Puts `value`, which is given away, in place of what is there. */
-static void put(PyObject **place, PyObject *value) {
-    PyObject *before = *place;
-    *place = value;
-    Py_XDECREF(before);
-}
-
 static PyObject *as_tuple(PyObject *const *args, Py_ssize_t count) {
     PyObject *tuple = PyTuple_New(count);
     for (Py_ssize_t i = 0; i < count && tuple != NULL; i++) {
@@ -60,13 +53,6 @@ static PyTypeObject *added(PyObject *module, const char *name, PyType_Spec *spec
     return (PyTypeObject *)type;
 }
 
-/* Whether a function says so; -1 with an exception set. */
-static int says(PyObject *answer) {
-    int is_true = answer == NULL ? -1 : PyObject_IsTrue(answer);
-    Py_XDECREF(answer);
-    return is_true;
-}
-
 /* Whether a call belongs to the block of this number: to one that was opened in its context, or to all if none was. */
 static int is_here(PyObject *opened, PyObject *number) {
     PyObject *mine = PyObject_CallNoArgs(opened);
@@ -82,12 +68,3 @@ static int is_in_backward(PyObject *backward_number) {
     Py_XDECREF(number);
     return value == -1 && PyErr_Occurred() ? -1 : value != -1;
 }
-
-/* What is done with each object that a struct has, in functions whose `self` is of it. */
-#define MEMBER(name) PyObject *name;
-#define VISITED(name) Py_VISIT(self->name);
-#define LET_GO(name) Py_XDECREF(self->name);
-#define CLEARED(name) Py_CLEAR(self->name);
-#define HELD(name)   \
-    Py_INCREF(name); \
-    self->name = name;

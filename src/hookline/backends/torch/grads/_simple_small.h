@@ -58,13 +58,6 @@ static PyObject *names[NAMES];
 /* Whether there is something: a member that Python has set may be None. */
 static int is_set(PyObject *member) { return member != NULL && member != Py_None; }
 
-/* Puts `value`, which is given away, in place of what is there. */
-static void put(PyObject **place, PyObject *value) {
-    PyObject *before = *place;
-    *place = value;
-    Py_XDECREF(before);
-}
-
 /* Small things. A number is -1 with an exception set, or `*failed` is set, where it can't be had. */
 
 static long long as_number(PyObject *value, int *failed) {
