@@ -68,7 +68,7 @@ def test_threads_get_lines_of_their_own():
 
 
 def test_a_step_that_ends_meanwhile_loses_no_tensor_and_counts_none_twice():
-    gathered = Gathered(RowSpec(), lambda tensor: tensor._version)
+    gathered = Gathered(RowSpec())
     seen, ends = [], threading.Event()
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)

@@ -50,7 +50,6 @@ class Measuring:
         clock: Any,
         gathered: Any,
         tensor: type,
-        version: Callable[[Any], int],
         opened: Callable[[], Any],
         number: int,
         backward_number: Callable[[], int],

@@ -3,7 +3,7 @@
 
 /* What the taps of one watch share. */
 #define MEASURING_HAS(one) \
-    one(watch) one(clock) one(gathered) one(tensor) one(version) one(opened) one(number) one(backward_number)
+    one(watch) one(clock) one(gathered) one(tensor) one(opened) one(number) one(backward_number)
 
 typedef struct {
     PyObject_HEAD
@@ -11,7 +11,7 @@ typedef struct {
 } Measuring;
 
 /* What one tap has: `visits` are the calls of the forward of this number, `keys` those of such calls by their number, as
-   they are in this mode. `measuring` is there as long as calls may be plain; `broken` says why nothing is reduced any more. */
+   they are in this mode. `broken` says why nothing is reduced any more. */
 #define MEASURER_HAS(one) one(measuring) one(visits) one(forward) one(keys) one(mode) one(broken)
 
 typedef struct {
@@ -27,7 +27,7 @@ LIFE(Measurer, measurer, MEASURER_HAS)
 static PyTypeObject *measuring_type;
 
 #define NAMES_MEASURED(one) \
-    one(is_due) one(depths) one(forward) one(last_mode) one(step) one(sheet) one(entries) one(into_line) one(latest) one(reduce) one(enter_late)
+    one(is_due) one(depths) one(forward) one(last_mode) one(step) one(sheet) one(entries) one(into_line) one(reduce_elsewhere) one(reduce) one(enter_late)
 #define NAME(name) static PyObject *name_##name;
 NAMES_MEASURED(NAME)
 
@@ -75,27 +75,6 @@ static int is_visited(Measurer *self, Measuring *shared, PyObject **key) {
     return found;
 }
 
-/* Whether `latest`, as Gathered has it, is of this very tensor, whoever has written to it since. */
-static int is_of(PyObject *latest, PyObject *tensor) {
-    return PyTuple_Check(latest) && PyWeakref_GetObject(PyTuple_GetItem(latest, 0)) == tensor;
-}
-
-/* Notes what was reduced last, and its line; see `Gathered`. */
-static int is_noted(Measuring *shared, PyObject *tensor, PyObject *sheet, PyObject *line) {
-    PyObject *reference = PyWeakref_NewRef(tensor, NULL);
-    if (reference == NULL && PyErr_ExceptionMatches(PyExc_TypeError)) { /* no tensor of this kind can be referred to so */
-        PyErr_Clear();
-        return PyObject_SetAttr(shared->gathered, name_latest, Py_None) == 0;
-    }
-    PyObject *version = reference == NULL ? NULL : PyObject_CallFunctionObjArgs(shared->version, tensor, NULL);
-    PyObject *latest = version == NULL ? NULL : PyTuple_Pack(4, reference, version, sheet, line);
-    int failed = latest == NULL || PyObject_SetAttr(shared->gathered, name_latest, latest) < 0;
-    Py_XDECREF(reference);
-    Py_XDECREF(version);
-    Py_XDECREF(latest);
-    return !failed;
-}
-
 /* Enters a line of the step under way; who ends the step meanwhile takes it, or Python finds another place for it. */
 static int is_entered(Measuring *shared, PyObject *step, PyObject *key, PyObject *line, PyObject *tensor) {
     PyObject *entries = PyObject_GetAttr(step, name_entries), *entry = PyTuple_Pack(3, key, line, Py_None), *now = NULL;
@@ -112,25 +91,23 @@ static int is_entered(Measuring *shared, PyObject *step, PyObject *key, PyObject
     return !failed;
 }
 
-/* The line that the kernel has written; NULL, and perhaps with an exception, where it has not. */
-static PyObject *line_of(Measurer *self, Measuring *shared, PyObject *sheet, PyObject *tensor) {
-    PyObject *latest = PyObject_GetAttr(shared->gathered, name_latest), *line = NULL;
-    PyObject *into = latest == NULL ? NULL : PyObject_GetAttr(sheet, name_into_line);
-    if (into != NULL && into != Py_None && !is_of(latest, tensor)) line = PyObject_CallFunctionObjArgs(into, tensor, NULL);
-    Py_XDECREF(latest);
+/* The line that has the tensor's statistics; NULL, and perhaps with an exception, where Python has to find one. */
+static PyObject *line_of(PyObject *sheet, PyObject *tensor) {
+    PyObject *into = PyObject_GetAttr(sheet, name_into_line);
+    PyObject *line = into == NULL || into == Py_None ? NULL : PyObject_CallFunctionObjArgs(into, tensor, NULL);
     Py_XDECREF(into);
     if (line == NULL || PyLong_AsLong(line) >= 0) return line;
+    PyObject *elsewhere = PyObject_CallMethodObjArgs(sheet, name_reduce_elsewhere, line, tensor, NULL);
     Py_DECREF(line);
-    put(&self->measuring, NULL); /* there are other tensors here: calls are not plain any more */
-    return NULL;
+    return elsewhere;
 }
 
 /* Has the tensor reduced into the step under way, by the kernel or by Python, which also says what fails. */
 static int is_measured(Measurer *self, Measuring *shared, PyObject *key, PyObject *tensor) {
     PyObject *step = PyObject_GetAttr(shared->gathered, name_step);
     PyObject *sheet = step == NULL ? NULL : PyObject_GetAttr(step, name_sheet);
-    PyObject *line = sheet == NULL ? NULL : line_of(self, shared, sheet, tensor);
-    int done = line != NULL && is_noted(shared, tensor, sheet, line) && is_entered(shared, step, key, line, tensor);
+    PyObject *line = sheet == NULL ? NULL : line_of(sheet, tensor);
+    int done = line != NULL && is_entered(shared, step, key, line, tensor);
     Py_XDECREF(step);
     Py_XDECREF(sheet);
     Py_XDECREF(line);
@@ -169,12 +146,12 @@ static PyObject *output_measured(PyObject *tap, PyObject *const *args, size_t fl
     Py_RETURN_NONE;
 }
 
-/* Measuring(watch, clock, gathered, tensor, version, opened, number, backward_number) */
+/* Measuring(watch, clock, gathered, tensor, opened, number, backward_number) */
 static PyObject *measuring_new(PyTypeObject *kind, PyObject *args, PyObject *kwargs) {
-    PyObject *watch, *clock, *gathered, *tensor, *version, *opened, *number, *backward_number;
+    PyObject *watch, *clock, *gathered, *tensor, *opened, *number, *backward_number;
     if (kwargs != NULL && PyDict_Size(kwargs)) return PyErr_Format(PyExc_TypeError, "Measuring: no names, please");
     if (!PyArg_UnpackTuple(
-            args, "Measuring", 8, 8, &watch, &clock, &gathered, &tensor, &version, &opened, &number, &backward_number))
+            args, "Measuring", 7, 7, &watch, &clock, &gathered, &tensor, &opened, &number, &backward_number))
         return NULL;
     Measuring *self = (Measuring *)PyType_GenericAlloc(kind, 0);
     if (self == NULL) return NULL;

@@ -71,10 +71,15 @@ class Sheet:
         else:
             line = self._into_any_line(tensor)
         if line < 0:
-            line = -1 - line
-            self._elsewhere[line] = reduce(tensor, self._histogram, extra)
+            line = self.reduce_elsewhere(line, tensor, extra)
         if self._prints is not None:
             self._prints.add(line, tensor)
+        return line
+
+    def reduce_elsewhere(self, failed: int, tensor: Tensor, extra: Iterable[str] = ()) -> int:
+        """The number of the line, where the kernel could not write it and gave -1 less that number."""
+        line = -1 - failed
+        self._elsewhere[line] = reduce(tensor, self._histogram, extra)
         return line
 
     def _into_any_line(self, tensor: Tensor) -> int:

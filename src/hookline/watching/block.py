@@ -146,7 +146,7 @@ class Watch(Enterable, Stepping, Reading):
         """What taps need that do plain calls in C; None where more is wanted than outputs."""
         if self._inputs or self.grads or not self.gathered.is_plain:
             return None
-        facts = self, self.clock, self.gathered, self.tensor, self.backend.version
+        facts = self, self.clock, self.gathered, self.tensor
         return Measuring(*facts, opened, self.number, self.backward_number)
 
     def _finish(self) -> None:

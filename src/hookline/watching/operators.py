@@ -56,8 +56,6 @@ class WatchedOps:
 
     def _reduce(self, key: Key, tensor: Tensor, *, scaled: bool) -> None:
         try:
-            # An operator that writes in place is seen before torch counts its write.
-            self._watch.gathered.forget_latest()
             self._watch.gathered.add(key, self._watch.unscaled(tensor) if scaled else tensor)
         except Exception as error:  # whatever it is, training goes on
             failed = f"failed and stops: {type(error).__name__}: {error}"

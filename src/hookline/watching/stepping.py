@@ -73,7 +73,7 @@ class Stepping(Undoing):
         self.is_open = False
         self.clock = StepClock()
         expected = len(targets) * ((1 + inputs) * (1 + grads) + PER_MODULE * bool(params))
-        self.gathered = self.gathering(wanted, backend.version, expected)
+        self.gathered = self.gathering(wanted, expected)
         self.number = self.session.number
         self.tensor, self.backward_number = backend.tensor, backend.backward_number
         self.needs = Needs(inputs=False, replaces=False, grads=grads, statistics=self.gathered.statistics)

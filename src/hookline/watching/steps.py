@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sys
-import weakref
-from collections.abc import Callable
 from sys import getrefcount
 from typing import Any, NamedTuple
 
@@ -101,10 +99,8 @@ class Gathered:
     may_be_plain = True
     """Whether taps may do in C what `add` does, where `is_plain`."""
 
-    def __init__(self, wanted: RowSpec, version: Callable[[Any], int], expected: int = 0) -> None:
+    def __init__(self, wanted: RowSpec, expected: int = 0) -> None:
         self._wanted = wanted
-        self._writes = version
-        self.latest: tuple[weakref.ref[Any], int, Sheet, int] | None = None
         found = on_tensors(wanted.stats)
         self._broken: set[str] = set()
         self._functions = {name: find(name).fn for name in wanted.stats if name not in BASIC}
@@ -140,16 +136,8 @@ class Gathered:
         if dim is not None and key.kind in OF_CALLS and tensor.ndim > dim:
             channels = reduce_channels(tensor, dim)
         while True:
-            step, latest = self.step, self.latest
-            if (
-                latest is not None
-                and latest[0]() is tensor
-                and latest[1] == self._writes(tensor)
-                and latest[2] is step.sheet
-            ):
-                line = latest[3]  # a container hands on the very tensor that its last part returned
-            else:
-                line = self._reduced(step.sheet, tensor)
+            step = self.step
+            line = self._reduced(step.sheet, tensor)
             if self._is_entered(step, (key, line, channels)):
                 return
             # The step ended meanwhile, in another thread: the tensor is one of the next.
@@ -194,17 +182,11 @@ class Gathered:
     def _reduced(self, sheet: Sheet, tensor: Tensor) -> int:
         """The line of a tensor's reduction; of a user's statistics those that work on it."""
         try:
-            line = sheet.reduce(tensor, self._on_tensors)
+            return sheet.reduce(tensor, self._on_tensors)
         except Exception:
             if not self._on_tensors:
                 raise
-            line = self._reduced_in_part(sheet, tensor)
-        try:
-            # Weak: a tensor that lives on makes the allocator fetch fresh memory for the next one.
-            self.latest = weakref.ref(tensor), self._writes(tensor), sheet, line
-        except TypeError:  # the arrays of MXNet can't be referred to weakly
-            self.latest = None
-        return line
+            return self._reduced_in_part(sheet, tensor)
 
     def _reduced_in_part(self, sheet: Sheet, tensor: Tensor) -> int:
         """The same, where one of the user's statistics raises: it is left out from now on."""
@@ -242,10 +224,6 @@ class Gathered:
             return nan
         return any(line in infinite and key.kind == "param_grad" for key, line, _ in list(step.entries))
 
-    def forget_latest(self) -> None:
-        """What comes next is reduced, also if it is the tensor that came last."""
-        self.latest = None
-
     def add_number(self, key: Key, name: str, number: Any) -> None:
         """One more column of a row; a number or a scalar tensor, read when the step ends."""
         self.step.numbers[key, name] = number
@@ -253,7 +231,6 @@ class Gathered:
     def rows(self, step: int, rank: int) -> Rows:
         """The rows of the step, after one transfer for all of them; nothing is gathered any more."""
         ended = self._handed_over()
-        self.latest = None  # after it: no thread that was still at this step may bring it back
         rows = self._rows(ended, step, rank)
         if ended.is_nobodys and ended.sheet.nbytes(ended.size) < SPARE_BYTES:
             ended.sheet.clear()
