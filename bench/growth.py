@@ -143,11 +143,12 @@ class Stepping:
         self.kept: Open | None = None
 
     def __call__(self) -> float:
-        one = self.kept
+        one, before = self.kept, LAST_STEPS
         if one is None:
             self.kept = one = Open(*linears(STEP_SITES), to=f"{self.folder}-*")
-            for _ in range(self.count - LAST_STEPS):
-                one()
+            before = self.count - LAST_STEPS
+        for _ in range(before):  # also of one that goes on: the others have emptied the caches meanwhile
+            one()
         begun = time.thread_time()
         for _ in range(LAST_STEPS):
             one()
