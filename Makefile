@@ -12,6 +12,9 @@
 # make test-quick      the tests that take no time, for every change       make dist   what is published
 # make docs            the site of the docs, in site/                       make wheels   for this platform, in dist/
 
+# Some packages are large, and pip gives up on a registry that is silent for 15 s.
+export PIP_DEFAULT_TIMEOUT ?= 180
+
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
