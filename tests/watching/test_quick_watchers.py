@@ -195,7 +195,7 @@ def test_from_the_second_step_on_plain_calls_run_no_python(slow_calls):
         sys.setprofile(lambda frame, event, arg: frames.append(frame.f_code) if event == "call" else None)
         net(X)
         sys.setprofile(None)
-    # The first tensor of a step finds out how its kind is read; a container hands on what its last part returned.
+    # The first tensor of a step finds out how its kind is read: that is Python, but no call of a tap.
     assert slow_calls == []
     assert not [code for code in frames if "watching/taps.py" in code.co_filename and code.co_name == "__call__"]
 
@@ -242,7 +242,7 @@ def test_a_users_statistic_of_stats_leaves_calls_plain_and_one_of_tensors_does_n
         forget("largest")
 
 
-def test_threads_lose_no_call(slow_calls):
+def test_threads_lose_no_call():
     net = nn.Sequential(nn.Linear(3, 3), nn.Tanh())
     large = torch.randn(20000, 3)  # the kernel lets other threads run meanwhile
 

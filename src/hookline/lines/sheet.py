@@ -10,13 +10,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import count
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hookline import bins
 from hookline.backends.nouns import Tensor
 from hookline.lines.columns import norms_of
 from hookline.lines.fingerprints import Fingerprints
-from hookline.lines.kernel import active
+from hookline.lines.kernel import Words, active
 from hookline.lines.reduce import (
     Reduced,
     copied_into,
@@ -29,7 +28,6 @@ from hookline.lines.reduce import (
 from hookline.lines.stats import Extra
 from hookline.rows import HEADER
 
-Words = NDArray[np.int64]
 NAN, INF = HEADER - 2, HEADER - 1
 """Where a line has how many values are NaN, and Inf (`rows.HEAD`)."""
 

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from hookline.backends.hashing import together
 from hookline.lines import Reduced, Stats
 from hookline.lines.columns import columns_of
+from hookline.lines.kernel import Words
 from hookline.lines.reduce import collect_channel_words
-from hookline.lines.sheet import Sheet, Words
+from hookline.lines.sheet import Sheet
 from hookline.rows import COUNTS, FINGERPRINT, FLOATS, RATIO, STATISTICS, Row, Rows, Series
 
 Lines = NDArray[np.int64]
@@ -20,7 +21,7 @@ Lines = NDArray[np.int64]
 
 
 class EndedStep(NamedTuple):
-    """The same of a step that is over: calls have their numbers. `size` lines of the sheet are in use.
+    """A step that is over: calls have their numbers. `size` lines of the sheet are in use.
 
     Each row has its line; those of several parts have them all in `parts`. Its sheet can be used again if it
     `is_nobodys`: no other thread is still about to write into it.

@@ -96,9 +96,6 @@ class Gathered:
     The first step has room for as many tensors as are `expected`, each other one for as many as there were before.
     """
 
-    may_be_plain = True
-    """Whether taps may do in C what `add` does, where `is_plain`."""
-
     def __init__(self, wanted: RowSpec, expected: int = 0) -> None:
         self._wanted = wanted
         found = on_tensors(wanted.stats)
@@ -113,16 +110,17 @@ class Gathered:
         self._added_before = 0
         self._known: dict[Series, Series] = {}
         self._series: list[Series] = []
-        self._layout: tuple[list[Key], list[Series]] | None = None
+        self._keys: list[Key] | None = None
+        """Those of the step that ended last, where each is a row of its own; their series are in `_series`."""
 
     def __bool__(self) -> bool:
         return bool(self.step.entries)
 
     @property
     def is_plain(self) -> bool:
-        """Whether of a tensor no more is wanted than what the kernel tells of it."""
+        """Whether taps may do in C what `add` does: of a tensor no more is wanted than what the kernel tells."""
         wanted = self._wanted
-        return self.may_be_plain and not (self._on_tensors or wanted.fingerprint) and wanted.channels is None
+        return not (self._on_tensors or wanted.fingerprint) and wanted.channels is None
 
     @property
     def additions(self) -> int:
@@ -287,8 +285,8 @@ class Gathered:
         lines = [line for _, line, _ in entries]
         size = max(lines, default=-1) + 1
         numbers = {(key.series, name): number for (key, name), number in step.numbers.items()}
-        if self._layout is not None and self._layout[0] == keys:
-            return EndedStep(step.sheet, size, self._layout[1], lines, {}, {}, numbers)
+        if keys == self._keys:
+            return EndedStep(step.sheet, size, self._series, lines, {}, {}, numbers)
         together: dict[Series, list[int]] = {}
         channels: dict[Series, list[Reduced]] = {}
         for key, line, part in entries:
@@ -301,7 +299,7 @@ class Gathered:
             self._series = found
         parts = {row: lines for row, lines in enumerate(together.values()) if len(lines) > 1}
         is_settled = not parts and not channels and all(type(key.call) is int for key in keys)
-        self._layout = (keys, self._series) if is_settled else None
+        self._keys = keys if is_settled else None
         firsts = [some[0] for some in together.values()]
         return EndedStep(step.sheet, size, self._series, firsts, parts, channels, numbers)
 
