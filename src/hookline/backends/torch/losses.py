@@ -19,6 +19,7 @@ from hookline.backends.patching import Patch
 from hookline.backends.torch import compat
 from hookline.backends.torch.eager.attribution import is_library
 from hookline.backends.torch.engine import EngineRun, hear_backwards
+from hookline.backends.torch.parameters import all_parameters
 from hookline.backends.torch.unseen import is_unheard, unseen
 from hookline.backends.undoing import Undoing
 
@@ -50,7 +51,7 @@ def is_of_user() -> bool:
 
 def leads_to(run: EngineRun, model: nn.Module) -> bool:
     """Whether a backward may bring gradients to parameters of the model."""
-    wanted = {id(parameter) for parameter in model.parameters()}
+    wanted = set(map(id, all_parameters(model)))
     if run.inputs:
         return any(id(one) in wanted for one in run.inputs)
     nodes = []

@@ -22,6 +22,7 @@ from hookline.backends.torch.clipping import hear_clipping, hear_scaling
 from hookline.backends.torch.loading import hear_loading
 from hookline.backends.torch.losses import as_number, has_values, hear_losses, why_no_number
 from hookline.backends.torch.optimizers import hear_gradients, held_by
+from hookline.backends.torch.parameters import all_parameters
 from hookline.backends.torch.unseen import unseen
 from hookline.backends.undoing import Undoing
 from hookline.trees import leaves
@@ -101,7 +102,7 @@ class TrainingNumbers:
 
     def optimizer_steps(self, optimizer: Optimizer, held: set[int]) -> None:
         self._look()
-        mine: list[Tensor] = [one for one in self._model.parameters() if id(one) in held and one.requires_grad]
+        mine: list[Tensor] = [one for one in all_parameters(self._model) if id(one) in held and one.requires_grad]
         for what, work in (
             ("learning rates", partial(self._tell_groups, optimizer)),
             ("the gradient norm", partial(self._tell_norms, mine, getattr(optimizer, "grad_scale", None))),
@@ -138,7 +139,7 @@ class TrainingNumbers:
 
     def _note_norms(self, parameters: list[Tensor]) -> None:
         """Notes the norms of gradients that are about to be clipped; the first time in a step counts."""
-        mine = {id(one) for one in self._model.parameters()}
+        mine = set(map(id, all_parameters(self._model)))
         fresh = [one for one in parameters if id(one) in mine and id(one) not in self._before]
         self._before |= gradient_norms(fresh)
 
@@ -164,7 +165,7 @@ class TrainingNumbers:
 
     def _note_left(self) -> None:
         """Notes which parameters have a gradient; one that had none at any backward of the step has none left."""
-        found = {id(one): one for one in self._model.parameters() if one.grad is not None and one.requires_grad}
+        found = {id(one): one for one in all_parameters(self._model) if one.grad is not None and one.requires_grad}
         if self._left is not None:
             found = {number: one for number, one in found.items() if number in self._left}
         left = {number: norm != 0 for number, norm in gradient_norms(found.values()).items()}
@@ -177,7 +178,7 @@ class TrainingNumbers:
         if self._added is None:
             self._added = 1  # what an earlier step has left is another matter
             return
-        some = (one for one in self._model.parameters() if one.requires_grad and one.grad is not None)
+        some = (one for one in all_parameters(self._model) if one.requires_grad and one.grad is not None)
         norms = gradient_norms(islice(some, SOME))
         self._added = self._added * (total_norm(norms.values()) != 0) + 1 if norms else 1
 

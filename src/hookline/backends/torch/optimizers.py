@@ -16,6 +16,7 @@ from torch.optim.optimizer import (
 
 from hookline.backends.gate import Gate
 from hookline.backends.torch.compat import AFTER_STEP, BEFORE_STEP, note_hook
+from hookline.backends.torch.parameters import all_parameters
 from hookline.backends.undoing import Undoing
 
 MOMENTS = {
@@ -73,11 +74,11 @@ def moments_in(state: Any) -> dict[str, Tensor]:
 def held_by(optimizer: Optimizer, model: nn.Module) -> set[int] | None:
     """The identities of the parameters that an optimizer holds; None where none of them is the model's."""
     held = {id(p) for group in optimizer.param_groups for p in group["params"]}
-    return held if any(id(parameter) in held for parameter in model.parameters()) else None
+    return held if any(id(parameter) in held for parameter in all_parameters(model)) else None
 
 
 def _holds_all(held: set[int], model: nn.Module) -> bool:
-    return all(id(parameter) in held for parameter in model.parameters() if parameter.requires_grad)
+    return all(id(parameter) in held for parameter in all_parameters(model) if parameter.requires_grad)
 
 
 def _always() -> bool:
