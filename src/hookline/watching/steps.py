@@ -56,8 +56,8 @@ class Key(NamedTuple):
     @property
     def series(self) -> Series:
         """What the row is of, once the number of its call is final."""
-        call = self.call.number if isinstance(self.call, Visit) else self.call
-        return self.site, self.kind, call, self.mode
+        site, kind, call, mode = self
+        return site, kind, call.number if isinstance(call, Visit) else call, mode
 
 
 class RowSpec(NamedTuple):
@@ -110,8 +110,7 @@ class Gathered:
         self._added_before = 0
         self._known: dict[Series, Series] = {}
         self._series: list[Series] = []
-        self._keys: list[Key] | None = None
-        """Those of the step that ended last, where each is a row of its own; their series are in `_series`."""
+        """Those of the step that ended last, a series for each row."""
 
     def __bool__(self) -> bool:
         return bool(self.step.entries)
@@ -281,16 +280,15 @@ class Gathered:
         Where all is as it was in the step before, its series are the very list of that step.
         """
         entries = step.entries[: step.taken]
-        keys = [key for key, _, _ in entries]
+        every = [key.series for key, _, _ in entries]
         lines = [line for _, line, _ in entries]
         size = max(lines, default=-1) + 1
         numbers = {(key.series, name): number for (key, name), number in step.numbers.items()}
-        if keys == self._keys:
+        if every == self._series and self._wanted.channels is None:
             return EndedStep(step.sheet, size, self._series, lines, {}, {}, numbers)
         together: dict[Series, list[int]] = {}
         channels: dict[Series, list[Reduced]] = {}
-        for key, line, part in entries:
-            series = key.series
+        for series, (_, line, part) in zip(every, entries, strict=True):
             together.setdefault(series, []).append(line)
             if part is not None:
                 channels.setdefault(series, []).append(part)
@@ -298,8 +296,6 @@ class Gathered:
         if found != self._series:
             self._series = found
         parts = {row: lines for row, lines in enumerate(together.values()) if len(lines) > 1}
-        is_settled = not parts and not channels and all(type(key.call) is int for key in keys)
-        self._keys = keys if is_settled else None
         firsts = [some[0] for some in together.values()]
         return EndedStep(step.sheet, size, self._series, firsts, parts, channels, numbers)
 
