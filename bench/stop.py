@@ -42,7 +42,7 @@ def tables() -> Iterator[Table]:
             case("nnsight tracer.stop()", sight, remark=told, needs="nnsight"),
             case("hookline.record(stop=True)", partial(_ours, twin(model)), remark=told, goal=Goal(1.03)),
         ],
-        rounds=25,
+        rounds=60,  # the goal is 1.03x, and one round varies by 5 %
         note="Whole cycle: attach, run, detach. The ratio is to the forward truncated by hand.",
     )
 
