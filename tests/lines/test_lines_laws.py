@@ -121,6 +121,22 @@ def test_each_bin_of_one_value():
             follows(torch.full((3 * 4096,), value), True)
 
 
+@pytest.mark.parametrize("bad", [None, math.nan, math.inf], ids=str)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_an_outlier_as_first_finite_value(dtype, bad):
+    """Moments about it would lose what the others are: it is all of the squares, and each value is as far from it."""
+    for seed in range(20):
+        random = torch.Generator().manual_seed(seed)
+        for size in (15, 4096, 2 * 4096 + 1000):
+            x = torch.randn(size, generator=random, dtype=torch.float64) * 1e-3
+            outlier = 0
+            if bad is not None:
+                x[0], x[7 :: 500 * (seed + 1)], outlier = bad, bad, 1
+            x[outlier] = 1000 + 1000 * torch.rand((), generator=random, dtype=torch.float64)
+            follows(x.to(dtype), True)
+            follows((x * 1e-3 - 7).to(dtype), True)
+
+
 @settings(deadline=None, max_examples=40)
 @given(parts=st.lists(tensors(st.integers(1, 9000)), min_size=2, max_size=12), exponent=st.integers(-20, 20))
 def test_values_that_change_on_the_way(parts, exponent):

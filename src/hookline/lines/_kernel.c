@@ -180,7 +180,7 @@ static void take_tallied(Job *job, const char *data, int64_t n) {
 
 static void take_in_pairs(Job *job, const char *data, int64_t n) {
     Pairs pairs;
-    pairs.is_open = pairs.waiting = 0;
+    pairs.is_open = 0;
     job->pairs = &pairs;
     take(job, data, n);
 }
