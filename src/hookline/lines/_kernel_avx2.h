@@ -331,7 +331,7 @@ AVX2 INLINE int64_t scan(const void *x, int n, int dtype, Task task, Pairs *pair
             clean_step(&found, values, dtype, *task.stand_in, clean);
             values = clean;
         }
-        if (task.summed) sum_step(&sums, values, dtype, pairs ? 2 : 4, task.shift);
+        if (task.summed) sum_step(&sums, values, dtype, 2, task.shift);
         if (dtype == F32)
             look_f32(&found, values);
         else
