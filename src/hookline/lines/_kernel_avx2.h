@@ -82,7 +82,7 @@ INLINE float widened(uint32_t bits, int dtype) {
     return dtype == F16 ? widen_half((uint16_t)bits) : widen_bfloat((uint16_t)bits);
 }
 
-INLINE const void *at(const void *x, int i, int dtype) { return (const char *)x + i * (dtype == F32 ? 4 : 2); }
+INLINE const void *at(const void *x, int i, int dtype) { return (const char *)x + (int64_t)i * (dtype == F32 ? 4 : 2); }
 
 INLINE uint32_t first_finite(const void *x, int n, int dtype) {
     const Form form = form_of(dtype);
