@@ -19,6 +19,8 @@
 #define WHOLE(n) ((n) / STEP * STEP)
 #define LOAD(address) _mm256_loadu_si256((const __m256i *)(address))
 
+#define AHEAD 4096 /* bytes: far enough for memory to answer, over the end of a page, where processors stop guessing */
+
 SUBTRACT(subtract_f32_avx2, float, AS_IT_IS, AS_IT_IS, AVX2)
 /* narrow_bfloat(x - y) in each lane; x and y are bfloats with 16 zero bits behind them. */
 AVX2 INLINE __m256i bfloat_difference(__m256i x, __m256i y) {
@@ -53,6 +55,18 @@ AVX2 static void subtract_f16_avx2(const void *from, const void *less, int n, vo
         _mm_storeu_si128((__m128i *)(d + i), _mm256_cvtps_ph(_mm256_sub_ps(a, b), _MM_FROUND_TO_NEAREST_INT));
     }
     subtract_f16(x + i, y + i, n - i, d + i);
+}
+
+/* A copy past the caches, to the beginning of a cache line. What is copied stays in the cache, and is reduced from there. */
+AVX2 static void stream_avx2(const char *from, char *to, int64_t bytes) {
+    int64_t i = 0;
+    for (; i + 64 <= bytes; i += 64) {
+        PREFETCH(from + i + AHEAD);
+        __m256i a = LOAD(from + i), b = LOAD(from + i + 32);
+        _mm256_stream_si256((__m256i *)(to + i), a);
+        _mm256_stream_si256((__m256i *)(to + i + 32), b);
+    }
+    memcpy(to + i, from + i, (size_t)(bytes - i));
 }
 
 /* What to know of a dtype's bits. A magnitude without its last `shift` bits is its key; with `bias` it is the key of the
@@ -201,7 +215,6 @@ INLINE void count_step(Pairs *pairs, int from) {
     }
 }
 
-#define AHEAD 4096 /* bytes: far enough for memory to answer, over the end of a page, where processors stop guessing */
 
 /* What a scan gathers besides sums. Of fp32 `high` and `low` are the extremes. Of halves `high` is the largest as a
    signed number, `low` as an unsigned one, and `least` the least magnitude. */
