@@ -107,11 +107,32 @@ def test_magnitudes_far_apart(dtype, size):
             follows(x, True)
 
 
-def test_denormals_whose_upper_bits_are_zero():
-    x = torch.randn(5000, generator=torch.Generator().manual_seed(0))
+@pytest.mark.parametrize("size", [5000, 40_000])
+def test_denormals_whose_upper_bits_are_zero(size):
+    x = torch.randn(size, generator=torch.Generator().manual_seed(0))
     x[::3], x[1::50], x[2::70], x[5::90] = 0.0, 1e-44, -1e-45, 9.1e-41
     follows(x, True)
-    follows(torch.full((5000,), 1e-44), True)
+    x[::3] = -0.0
+    follows(x, True)
+    x[::1000], x[4::7000] = math.nan, math.inf
+    follows(x, True)
+    x = torch.randn(size, generator=torch.Generator().manual_seed(1))
+    x[size - 20] = 1e-44  # the only one, in a late block
+    follows(x, True)
+    follows(torch.full((size,), 1e-44), True)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_values_that_are_not_finite_among_many(dtype, bad):
+    """They begin and end on the way; whole blocks have nothing else; the first block has."""
+    x = torch.randn(10 * 4096 + 21, generator=torch.Generator().manual_seed(0)).to(dtype)
+    x[5 * 4096 + 7 :: 3], x[8 * 4096 :] = bad, 1.5
+    follows(x, True)
+    x[3 * 4096 : 5 * 4096] = bad
+    follows(x, True)
+    x[:4096], x[-3:] = bad, bad
+    follows(x, True)
 
 
 def test_each_bin_of_one_value():
@@ -119,6 +140,22 @@ def test_each_bin_of_one_value():
     for exponent in (-149, -126, -30, 0, 127):
         for value in (2.0**exponent, -1.5 * 2.0**exponent):
             follows(torch.full((3 * 4096,), value), True)
+
+
+@pytest.mark.parametrize("bad", [None, math.nan, math.inf], ids=str)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_an_outlier_as_first_finite_value(dtype, bad):
+    """Moments about it would lose the others: it is all of the squares, and each value is as far from it."""
+    for seed in range(20):
+        random = torch.Generator().manual_seed(seed)
+        for size in (15, 4096, 2 * 4096 + 1000):
+            x = torch.randn(size, generator=random, dtype=torch.float64) * 1e-3
+            outlier = 0
+            if bad is not None:
+                x[0], x[7 :: 500 * (seed + 1)], outlier = bad, bad, 1
+            x[outlier] = 1000 + 1000 * torch.rand((), generator=random, dtype=torch.float64)
+            follows(x.to(dtype), True)
+            follows((x * 1e-3 - 7).to(dtype), True)
 
 
 @settings(deadline=None, max_examples=40)

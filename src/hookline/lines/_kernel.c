@@ -64,7 +64,15 @@ static Subtract subtract_of(const Job *job) {
 #define STREAMS (1 << 14) /* values from which on it is worth it */
 
 static int is_streamed(const Job *job, int64_t n) {
-    return job->avx512 && job->dtype == F32 && n >= STREAMS && (uintptr_t)job->copy % 64 == 0;
+    return job->avx2 && n >= STREAMS && (uintptr_t)job->copy % 64 == 0;
+}
+
+static void stream(const char *from, char *to, int64_t bytes) {
+#ifdef HAVE_AVX2_PATH
+    stream_avx2(from, to, bytes);
+#else
+    memcpy(to, from, (size_t)bytes);
+#endif
 }
 
 /* Has memory work on the next block, while this one is reduced from the cache. */
@@ -90,7 +98,7 @@ static void take(Job *job, const char *data, int64_t n) {
         } else {
             job->soon = NOTHING_SOON;
         }
-        if (streamed) {
+        if (streamed && job->avx512 && job->dtype == F32) {
             take_f32_streamed_avx512(job, block, job->copy + at * bytes, count);
             continue;
         }
@@ -99,7 +107,10 @@ static void take(Job *job, const char *data, int64_t n) {
             continue;
         }
 #endif
-        if (job->copy) memcpy(job->copy + at * bytes, block, (size_t)(count * bytes));
+        if (streamed)
+            stream(block, job->copy + at * bytes, count * bytes);
+        else if (job->copy)
+            memcpy(job->copy + at * bytes, block, (size_t)(count * bytes));
         if (job->less) {
             subtract(block, job->less + at * bytes, count, &made);
             block = &made;
@@ -180,7 +191,7 @@ static void take_tallied(Job *job, const char *data, int64_t n) {
 
 static void take_in_pairs(Job *job, const char *data, int64_t n) {
     Pairs pairs;
-    pairs.is_open = pairs.waiting = 0;
+    pairs.is_open = 0;
     job->pairs = &pairs;
     take(job, data, n);
 }

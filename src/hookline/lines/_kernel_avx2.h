@@ -6,8 +6,8 @@
      of halves, are found with whole numbers, 16 halves at a time.
    - The histogram counts two neighbours at once, in a table of all pairs, for it is stores that limit counting. The
      table has room for a window of magnitudes; what is outside of it is counted one by one.
-   - While a block is scanned, the pairs of the one before it are counted: one keeps the processor's arithmetic busy, the
-     other its loads and stores. */
+   - Values that are not finite cost nothing to find: they show in the sum of squares. Only then a block is scanned again,
+     and those that follow are at once, with a finite value in the place of each such one. */
 #ifndef HOOKLINE_AVX2_H
 #define HOOKLINE_AVX2_H
 
@@ -17,6 +17,9 @@
 
 #define STEP 16 /* values that a loop takes at a time */
 #define WHOLE(n) ((n) / STEP * STEP)
+#define LOAD(address) _mm256_loadu_si256((const __m256i *)(address))
+
+#define AHEAD 4096 /* bytes: far enough for memory to answer, over the end of a page, where processors stop guessing */
 
 SUBTRACT(subtract_f32_avx2, float, AS_IT_IS, AS_IT_IS, AVX2)
 /* narrow_bfloat(x - y) in each lane; x and y are bfloats with 16 zero bits behind them. */
@@ -54,6 +57,18 @@ AVX2 static void subtract_f16_avx2(const void *from, const void *less, int n, vo
     subtract_f16(x + i, y + i, n - i, d + i);
 }
 
+/* A copy past the caches, to the beginning of a cache line. What is copied stays in the cache, and is reduced from there. */
+AVX2 static void stream_avx2(const char *from, char *to, int64_t bytes) {
+    int64_t i = 0;
+    for (; i + 64 <= bytes; i += 64) {
+        PREFETCH(from + i + AHEAD);
+        __m256i a = LOAD(from + i), b = LOAD(from + i + 32);
+        _mm256_stream_si256((__m256i *)(to + i), a);
+        _mm256_stream_si256((__m256i *)(to + i + 32), b);
+    }
+    memcpy(to + i, from + i, (size_t)(bytes - i));
+}
+
 /* What to know of a dtype's bits. A magnitude without its last `shift` bits is its key; with `bias` it is the key of the
    same value as fp32, if that is a normal number. */
 typedef struct {
@@ -81,26 +96,41 @@ INLINE float widened(uint32_t bits, int dtype) {
     return dtype == F16 ? widen_half((uint16_t)bits) : widen_bfloat((uint16_t)bits);
 }
 
-INLINE const void *at(const void *x, int i, int dtype) { return (const char *)x + i * (dtype == F32 ? 4 : 2); }
+INLINE const void *at(const void *x, int i, int dtype) { return (const char *)x + (int64_t)i * (dtype == F32 ? 4 : 2); }
 
-CLEAN(clean_16_avx2, uint16_t, AVX2)
-CLEAN(clean_32_avx2, uint32_t, AVX2)
+INLINE uint32_t first_finite(const void *x, int n, int dtype) {
+    const Form form = form_of(dtype);
+    for (int i = 0; i < n; i++)
+        if ((bits_at(x, i, dtype) & (form.sign - 1)) < form.inf) return bits_at(x, i, dtype);
+    return 0;
+}
+
+INLINE uint32_t narrowed(double x, int dtype) {
+    if (dtype == F32) return bits32((float)x);
+    return dtype == F16 ? narrow_half((float)x) : narrow_bfloat((float)x);
+}
 
 typedef struct {
     __m256d s1[2], s2[4];
 } Sums;
 
-AVX2 INLINE __m128 four_floats(const void *x, int dtype) {
-    if (dtype == F32) return _mm_loadu_ps(x);
-    __m128i halves = _mm_loadl_epi64(x);
-    if (dtype == F16) return _mm_cvtph_ps(halves);
-    return _mm_castsi128_ps(_mm_unpacklo_epi16(_mm_setzero_si128(), halves));
+/* Four of the floats of a step, by their number; bfloats with the even ones first. */
+AVX2 INLINE __m128 four_floats(const void *x, int k, int dtype) {
+    if (dtype == F32) return _mm_loadu_ps((const float *)x + 4 * k);
+    __m256 eight;
+    if (dtype == F16)
+        eight = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)x + k / 2));
+    else if (k < 2)
+        eight = _mm256_castsi256_ps(_mm256_slli_epi32(LOAD(x), 16));
+    else
+        eight = _mm256_castsi256_ps(_mm256_and_si256(LOAD(x), _mm256_set1_epi32((int)0xffff0000u)));
+    return k % 2 ? _mm256_extractf128_ps(eight, 1) : _mm256_castps256_ps128(eight);
 }
 
 /* The sums of squares are `ways` many: four, as their latency asks for, or two, where registers are few. */
 AVX2 INLINE void sum_step(Sums *s, const void *x, int dtype, int ways, const __m256d *shift) {
     for (int k = 0; k < 4; k++) {
-        __m256d v = _mm256_cvtps_pd(four_floats(at(x, 4 * k, dtype), dtype));
+        __m256d v = _mm256_cvtps_pd(four_floats(x, k, dtype));
         if (shift) v = _mm256_sub_pd(v, *shift);
         s->s1[k % 2] = _mm256_add_pd(s->s1[k % 2], v);
         s->s2[k % ways] = _mm256_fmadd_pd(v, v, s->s2[k % ways]);
@@ -165,44 +195,39 @@ typedef struct {
 #define WIDTH 96 /* of a line of the table: -47 to 47 */
 #define MIDDLE (REACH * (WIDTH + 1))
 #define PARTS 2 /* tables, or neighbours that are alike would wait for each other's store */
+#define WAITING 64 /* pairs: by the time that one is counted, its store is long done */
 typedef struct {
     Window window;
-    int is_open, waiting; /* whether there is a window; numbers that are still to be counted */
-    int64_t counted;      /* values */
-    int32_t numbers[BLOCK / 2];
+    int is_open;     /* whether there is a window */
+    int64_t counted; /* values */
+    int32_t waiting[WAITING]; /* numbers that are still to be counted; those of nothing at first */
     uint32_t counts[PARTS][WIDTH * WIDTH + 32]; /* the same counters not a multiple of 4096 bytes apart */
 } Pairs;
 
 /* Counts as many pairs as there are in a step; two numbers a load. */
-INLINE void count_step(const int32_t *numbers, uint32_t *a, uint32_t *b) {
+INLINE void count_step(Pairs *pairs, int from) {
+    uint32_t *a = pairs->counts[0] + MIDDLE, *b = pairs->counts[1] + MIDDLE;
     for (int k = 0; k < STEP / 2; k += 2) {
         int64_t two;
-        memcpy(&two, numbers + k, 8);
+        memcpy(&two, pairs->waiting + from + k, 8);
         a[(int32_t)two]++;
         b[two >> 32]++;
     }
 }
 
-INLINE void count_waiting(Pairs *pairs, int from) {
-    for (int i = from; i < pairs->waiting; i += STEP / 2)
-        count_step(pairs->numbers + i, pairs->counts[0] + MIDDLE, pairs->counts[1] + MIDDLE);
-    pairs->waiting = 0;
-}
-
-#define AHEAD 4096 /* bytes: far enough for memory to answer, over the end of a page, where processors stop guessing */
-#define LOAD(address) _mm256_loadu_si256((const __m256i *)(address))
 
 /* What a scan gathers besides sums. Of fp32 `high` and `low` are the extremes. Of halves `high` is the largest as a
    signed number, `low` as an unsigned one, and `least` the least magnitude. */
 typedef struct {
     __m256i high, low, least, zeros, far;
+    __m256i nan, gone; /* where others stand for those that are not finite */
 } Found;
 
 AVX2 INLINE Found start_of(const void *x, int dtype) {
     const __m256i none = _mm256_setzero_si256();
-    if (dtype != F32) return (Found){_mm256_set1_epi16(INT16_MIN), none, _mm256_set1_epi16(INT16_MAX), none, none};
+    if (dtype != F32) return (Found){_mm256_set1_epi16(INT16_MIN), none, _mm256_set1_epi16(INT16_MAX), none, none, none, none};
     const __m256i first = _mm256_set1_epi32((int)bits_at(x, 0, F32));
-    return (Found){first, first, none, none, none};
+    return (Found){first, first, none, none, none, none, none};
 }
 
 AVX2 INLINE void look_f32(Found *f, const void *x) {
@@ -247,48 +272,121 @@ AVX2 INLINE void put_found_halves(Block *b, const Found *f, int n, int dtype) {
     b->near_zero += n - held_16(f->far);
 }
 
-/* n is a number of whole steps. Sums about 0 are taken if asked for, and what waits is counted. */
-AVX2 INLINE void scan(const void *x, int n, int dtype, int summed, Pairs *waiting, Block *b) {
-    const int32_t *number = waiting ? waiting->numbers : NULL;
-    uint32_t *one = waiting ? waiting->counts[0] + MIDDLE : NULL, *other = waiting ? waiting->counts[1] + MIDDLE : NULL;
-    Found found = start_of(x, dtype);
+/* The upper 16 bits of STEP values, which have all of their keys. Those of fp32 are in another order. */
+AVX2 INLINE __m256i upper_16(const void *x, int dtype) {
+    if (dtype != F32) return LOAD(x);
+    return _mm256_blend_epi16(_mm256_srli_epi32(LOAD(x), 16), LOAD((const float *)x + 8), 0xaa);
+}
+
+/* How keys become numbers: the one at `base` is `add`, and none has more than `most` + `add`. */
+typedef struct {
+    uint32_t base, low;
+    int most, add;
+} Numbering;
+
+/* The numbers of STEP values, signed as these are. `below` counts those under `low`, with zeros. */
+AVX2 INLINE __m256i numbers_of(const void *x, int dtype, Numbering as, __m256i *below) {
+    const int cut = dtype == F32 ? 16 : 0, shift = form_of(dtype).shift - cut;
+    __m256i bits = upper_16(x, dtype), size = _mm256_and_si256(bits, _mm256_set1_epi16(0x7fff));
+    __m256i key = _mm256_srli_epi16(_mm256_sub_epi16(size, _mm256_set1_epi16((short)(as.base >> cut))), shift);
+    key = _mm256_min_epu16(key, _mm256_set1_epi16((short)as.most));
+    *below = _mm256_add_epi16(*below, _mm256_cmpgt_epi16(_mm256_set1_epi16((short)(as.low >> cut)), size));
+    return _mm256_sign_epi16(_mm256_add_epi16(key, _mm256_set1_epi16((short)as.add)), bits);
+}
+
+/* A copy of STEP values in which `stand_in` stands for those that are not finite. */
+AVX2 INLINE void clean_step(Found *f, const void *x, int dtype, uint32_t stand_in, void *to) {
+    for (int k = 0; k < STEP; k += dtype == F32 ? 8 : 16) {
+        __m256i bits = LOAD(at(x, k, dtype)), instead, nan, gone;
+        if (dtype == F32) {
+            const __m256i size = _mm256_and_si256(bits, _mm256_set1_epi32(0x7fffffff)), one = _mm256_set1_epi32(1);
+            const __m256i inf = _mm256_set1_epi32((int)form_of(F32).inf);
+            instead = _mm256_set1_epi32((int)stand_in);
+            nan = _mm256_cmpgt_epi32(size, inf);
+            gone = _mm256_cmpgt_epi32(size, _mm256_sub_epi32(inf, one));
+            f->nan = _mm256_add_epi32(f->nan, nan);
+            f->gone = _mm256_add_epi32(f->gone, gone);
+        } else {
+            const __m256i size = _mm256_and_si256(bits, _mm256_set1_epi16(0x7fff)), one = _mm256_set1_epi16(1);
+            const __m256i inf = _mm256_set1_epi16((short)form_of(dtype).inf);
+            instead = _mm256_set1_epi16((short)stand_in);
+            nan = _mm256_cmpgt_epi16(size, inf);
+            gone = _mm256_cmpgt_epi16(size, _mm256_sub_epi16(inf, one));
+            f->nan = _mm256_add_epi16(f->nan, nan);
+            f->gone = _mm256_add_epi16(f->gone, gone);
+        }
+        _mm256_storeu_si256((__m256i *)((char *)to + 4 * k), _mm256_blendv_epi8(bits, instead, gone));
+    }
+}
+
+/* What a scan does: whether it takes sums; about what, if not about 0; what stands for values that are not finite, if
+   they are looked for. */
+typedef struct {
+    int summed;
+    const __m256d *shift;
+    const uint32_t *stand_in;
+} Task;
+
+/* n is a number of whole steps. With `pairs`, those that wait are counted, and those of these values wait in their place;
+   returns how many values are below the window, with zeros. */
+AVX2 INLINE int64_t scan(const void *x, int n, int dtype, Task task, Pairs *pairs, Block *b) {
+    const __m256i weights = _mm256_set1_epi32(WIDTH << 16 | 1);
+    const uint32_t low = pairs ? pairs->window.low : 0;
+    const Numbering as = {low - (1u << form_of(dtype).shift), low, REACH, 0};
+    __m256i below = _mm256_setzero_si256();
+    Found found = start_of(task.stand_in ? task.stand_in : x, dtype);
     Sums sums = {0};
+    uint32_t clean[STEP];
     for (int i = 0; i < n; i += STEP) {
-        PREFETCH((const char *)at(x, i, dtype) + AHEAD);
-        if (summed) sum_step(&sums, at(x, i, dtype), dtype, 2, NULL);
+        const void *values = at(x, i, dtype);
+        PREFETCH((const char *)values + AHEAD);
+        if (task.stand_in) {
+            clean_step(&found, values, dtype, *task.stand_in, clean);
+            values = clean;
+        }
+        if (task.summed) sum_step(&sums, values, dtype, 2, task.shift);
         if (dtype == F32)
-            look_f32(&found, at(x, i, dtype));
+            look_f32(&found, values);
         else
-            look_halves(&found, at(x, i, dtype), dtype);
-        if (waiting) count_step(number + i / 2, one, other);
+            look_halves(&found, values, dtype);
+        if (pairs) {
+            const int place = i / 2 % WAITING;
+            __m256i numbers = _mm256_madd_epi16(numbers_of(at(x, i, dtype), dtype, as, &below), weights);
+            count_step(pairs, place);
+            _mm256_storeu_si256((__m256i *)(pairs->waiting + place), numbers);
+        }
     }
     put_sums(b, &sums);
     if (dtype == F32)
         put_found_f32(b, &found, n);
     else
         put_found_halves(b, &found, n, dtype);
+    if (task.stand_in) {
+        b->nan = dtype == F32 ? held_32(found.nan) : held_16(found.nan);
+        b->inf = (dtype == F32 ? held_32(found.gone) : held_16(found.gone)) - b->nan;
+    }
+    return held_16(below);
 }
 
 /* Loops without what they need not do. Sums about a shift have one of their own: here, registers would not suffice. */
-AVX2 INLINE void scan_as_needed(const void *x, int n, int dtype, Pairs *pairs, Block *b) {
-    const int summed = b->shift == 0;
-    if (pairs && pairs->waiting >= n / 2) {
-        if (summed)
-            scan(x, n, dtype, 1, pairs, b);
-        else
-            scan(x, n, dtype, 0, pairs, b);
-        count_waiting(pairs, n / 2);
-    } else if (summed) {
-        scan(x, n, dtype, 1, NULL, b);
-    } else {
-        scan(x, n, dtype, 0, NULL, b);
-    }
-    if (!summed) put_sums_about(b, x, n, dtype);
+AVX2 INLINE int64_t scan_as_needed(const void *x, int n, int dtype, Pairs *pairs, Block *b) {
+    const Task all = {1, NULL, NULL}, no_sums = {0, NULL, NULL};
+    int64_t below;
+    if (b->shift == 0) return pairs ? scan(x, n, dtype, all, pairs, b) : scan(x, n, dtype, all, NULL, b);
+    below = pairs ? scan(x, n, dtype, no_sums, pairs, b) : scan(x, n, dtype, no_sums, NULL, b);
+    put_sums_about(b, x, n, dtype);
+    return below;
+}
+
+AVX2 INLINE int64_t scan_finite(const void *x, int n, int dtype, uint32_t stand_in, Pairs *pairs, Block *b) {
+    const __m256d shift = _mm256_set1_pd(b->shift);
+    const Task task = {1, &shift, &stand_in};
+    return pairs ? scan(x, n, dtype, task, pairs, b) : scan(x, n, dtype, task, NULL, b);
 }
 
 /* Takes the moments again, about their mean. */
 AVX2 INLINE void about_mean(Block *b, const void *x, int n, int dtype) {
-    b->shift += b->s1 / n;
+    b->shift = mean_of(b, n);
     b->s1 = b->s2 = 0;
     put_sums_about(b, x, WHOLE(n), dtype);
     for (int i = WHOLE(n); i < n; i++) {
@@ -298,12 +396,21 @@ AVX2 INLINE void about_mean(Block *b, const void *x, int n, int dtype) {
     }
 }
 
-/* Fewer values than a step, by portable C. */
-AVX2 INLINE void put_rest(Block *b, const void *x, int n, int dtype) {
+/* Fewer values than a step, by portable C; `stand_in` as a scan has it. */
+AVX2 INLINE void put_rest(Block *b, const void *x, int n, int dtype, const uint32_t *stand_in) {
+    const Form form = form_of(dtype);
     float wide[STEP];
     Block rest;
-    for (int i = 0; i < n; i++) wide[i] = widened(bits_at(x, i, dtype), dtype);
-    block_f32(wide, n, b->shift, widened(form_of(dtype).limit, dtype), &rest);
+    for (int i = 0; i < n; i++) {
+        uint32_t bits = bits_at(x, i, dtype), size = bits & (form.sign - 1);
+        if (stand_in && size >= form.inf) {
+            bits = *stand_in;
+            b->nan += size > form.inf;
+            b->inf += size == form.inf;
+        }
+        wide[i] = widened(bits, dtype);
+    }
+    block_f32(wide, n, b->shift, widened(form.limit, dtype), &rest);
     b->s1 += rest.s1;
     b->s2 += rest.s2;
     b->min = rest.min < b->min ? rest.min : b->min;
@@ -312,50 +419,28 @@ AVX2 INLINE void put_rest(Block *b, const void *x, int n, int dtype) {
     b->near_zero += rest.near_zero;
 }
 
-#define SPREAD 16 /* where the squares are so many times their deviations, they are taken about the mean */
-
-/* Everything but the histogram, about a shift; and what waits in `pairs` is counted, if that is given. Where a value is
-   not finite, s2 is not, and nothing else is of use. */
-AVX2 INLINE void block_of(const void *x, int n, int dtype, double shift, Pairs *pairs, Block *b) {
+/* Everything but the histogram, about a shift; with `pairs`, most of that. Where a value is not finite, s2 is not, and of
+   the block nothing else is of use. Returns what a scan does. */
+AVX2 INLINE int64_t block_of(const void *x, int n, int dtype, double shift, Pairs *pairs, Block *b) {
+    int64_t below = 0;
     *b = (Block){.shift = shift, .min = INFINITY, .max = -INFINITY, .finite = n};
-    if (n >= STEP) scan_as_needed(x, WHOLE(n), dtype, pairs, b);
-    if (n % STEP) put_rest(b, at(x, WHOLE(n), dtype), n % STEP, dtype);
+    if (n >= STEP) below = scan_as_needed(x, WHOLE(n), dtype, pairs, b);
+    if (n % STEP) put_rest(b, at(x, WHOLE(n), dtype), n % STEP, dtype, NULL);
+    return below;
 }
 
-AVX2 INLINE int is_far_from_mean(const Block *b, int n) { return b->s2 > SPREAD * (b->s2 - b->s1 * (b->s1 / n)); }
+/* The same of the finite values, about the one that stands for the others. */
+AVX2 INLINE int64_t block_of_finite(const void *x, int n, int dtype, uint32_t stand_in, Pairs *pairs, Block *b) {
+    const float value = widened(stand_in, dtype);
+    int64_t below = 0;
+    *b = (Block){.shift = value, .min = INFINITY, .max = -INFINITY, .finite = n};
+    if (n >= STEP) below = scan_finite(x, WHOLE(n), dtype, stand_in, pairs, b);
+    if (n % STEP) put_rest(b, at(x, WHOLE(n), dtype), n % STEP, dtype, &stand_in);
+    without(b, value, widened(form_of(dtype).limit, dtype), b->nan, b->nan + b->inf);
+    return below;
+}
 
 /* The histogram. */
-
-/* How keys become numbers: the one at `base` is `add`, and none has more than `most` + `add`. */
-typedef struct {
-    uint32_t base;
-    int most, add;
-} Numbering;
-
-/* The numbers of STEP values, signed as these are, in another order than theirs. `least` becomes the least magnitude that
-   is not zero, less 1: less 1, a zero is the largest number. */
-AVX2 INLINE __m256i numbers_of(const void *x, int dtype, Numbering as, __m256i *least) {
-    if (dtype != F32) {
-        __m256i bits = LOAD(x), size = _mm256_and_si256(bits, _mm256_set1_epi16(0x7fff));
-        __m256i key = _mm256_srli_epi16(_mm256_sub_epi16(size, _mm256_set1_epi16((short)as.base)), form_of(dtype).shift);
-        key = _mm256_min_epu16(key, _mm256_set1_epi16((short)as.most));
-        *least = _mm256_min_epu16(*least, _mm256_sub_epi16(size, _mm256_set1_epi16(1)));
-        return _mm256_sign_epi16(_mm256_add_epi16(key, _mm256_set1_epi16((short)as.add)), bits);
-    }
-    __m256i found[2];
-    for (int k = 0; k < 2; k++) {
-        __m256i bits = LOAD((const float *)x + 8 * k), size = _mm256_and_si256(bits, _mm256_set1_epi32(0x7fffffff));
-        __m256i key = _mm256_srli_epi32(_mm256_sub_epi32(size, _mm256_set1_epi32((int)as.base)), KEY_SHIFT);
-        key = _mm256_min_epu32(key, _mm256_set1_epi32(as.most));
-        *least = _mm256_min_epu32(*least, _mm256_sub_epi32(size, _mm256_set1_epi32(1)));
-        found[k] = _mm256_sign_epi32(_mm256_add_epi32(key, _mm256_set1_epi32(as.add)), bits);
-    }
-    return _mm256_packs_epi32(found[0], found[1]);
-}
-
-AVX2 INLINE int is_below(__m256i least, uint32_t low, int dtype) {
-    return (dtype == F32 ? least_32(least) : least_16(least)) + 1 < low;
-}
 
 #define TO_BIN (2 + ((-127 - LOWEST) << MANTISSA_BITS)) /* from the key of an fp32 value to its bin, from ZERO_BIN on */
 
@@ -372,36 +457,21 @@ static void count_alternately(const int16_t *numbers, int n, int64_t *hist) {
     for (int i = 0; i < BINS; i++) hist[i] += others[i];
 }
 
-/* Normal numbers in their bins. All others are in those of Inf's key, which are cleared at the end. Returns whether a value
-   is below the window, which is that of normal numbers. */
-AVX2 INLINE int count_one_by_one(const void *x, int n, int dtype, int64_t *hist, Window *in) {
+/* Normal numbers in their bins. All others are in those of Inf's key, which are cleared at the end. Returns how many values
+   are below the window, which is that of normal numbers. */
+AVX2 INLINE int64_t count_one_by_one(const void *x, int n, int dtype, int64_t *hist, Window *in) {
     const Form form = form_of(dtype);
     *in = (Window){FIRST_KEY << form.shift, form.inf};
-    const Numbering as = {in->low, (int)(in->high >> form.shift) - FIRST_KEY, FIRST_KEY + form.bias + TO_BIN};
-    __m256i least = _mm256_set1_epi32(-1);
+    const Numbering as = {in->low, in->low, (int)(in->high >> form.shift) - FIRST_KEY, FIRST_KEY + form.bias + TO_BIN};
+    __m256i below = _mm256_setzero_si256();
     int16_t numbers[BLOCK];
     for (int i = 0; i < n; i += STEP)
-        _mm256_storeu_si256((__m256i *)(numbers + i), numbers_of(at(x, i, dtype), dtype, as, &least));
+        _mm256_storeu_si256((__m256i *)(numbers + i), numbers_of(at(x, i, dtype), dtype, as, &below));
     if (n < SEVERAL)
         for (int i = 0; i < n; i++) hist[ZERO_BIN + numbers[i]]++;
     else
         count_alternately(numbers, n, hist);
-    return is_below(least, in->low, dtype);
-}
-
-/* Has the pairs of a block wait to be counted, after those that still do; returns the same. */
-AVX2 INLINE int number_pairs(const void *x, int n, int dtype, Pairs *pairs) {
-    const __m256i weights = _mm256_set1_epi32(WIDTH << 16 | 1);
-    const Numbering as = {pairs->window.low - (1u << form_of(dtype).shift), REACH, 0};
-    count_waiting(pairs, 0);
-    __m256i least = _mm256_set1_epi32(-1);
-    for (int i = 0; i < n; i += STEP) {
-        __m256i numbers = numbers_of(at(x, i, dtype), dtype, as, &least);
-        _mm256_storeu_si256((__m256i *)(pairs->numbers + i / 2), _mm256_madd_epi16(numbers, weights));
-    }
-    pairs->waiting = n / 2;
-    pairs->counted += n;
-    return is_below(least, pairs->window.low, dtype);
+    return held_16(below);
 }
 
 /* Counts a finite value that is not zero and outside of the window; returns whether it is one. */
@@ -455,8 +525,8 @@ INLINE void open_window(Pairs *pairs, const Block *b, int dtype) {
     int first = end - (REACH - 1) > FIRST_KEY ? end - (REACH - 1) : FIRST_KEY;
     pairs->window = (Window){(uint32_t)first << form.shift, (uint32_t)(first + REACH - 1) << form.shift};
     pairs->is_open = 1;
-    pairs->waiting = 0;
     pairs->counted = 0;
+    memset(pairs->waiting, 0, sizeof pairs->waiting);
     memset(pairs->counts, 0, sizeof pairs->counts);
 }
 
@@ -471,7 +541,7 @@ static void fold_pairs(Pairs *pairs, int dtype, int64_t *hist) {
     const Form form = form_of(dtype);
     const int to_bin = (int)(pairs->window.low >> form.shift) - 1 + form.bias + TO_BIN;
     uint32_t sums[WIDTH] = {0};
-    count_waiting(pairs, 0);
+    for (int i = 0; i < WAITING; i += STEP / 2) count_step(pairs, i);
     for (int line = 0; line < WIDTH; line++) {
         const uint32_t *a = pairs->counts[0] + WIDTH * line, *b = pairs->counts[1] + WIDTH * line;
         uint32_t whole = 0;

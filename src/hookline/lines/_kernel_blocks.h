@@ -91,32 +91,42 @@ static void tally_f64(const double *x, int n, Tally counts) {
 PORTABLE_BLOCK(block_f64_avx2, double, AVX2)
 #endif
 
-/* A copy of a block, by its bits, in which the first finite value stands for each that is not finite. Counts those. */
-#define CLEAN(NAME, U, TARGET)                                                                          \
-    TARGET static inline U NAME(const void *x, int n, U inf, void *to, int64_t *nan, int64_t *gone) {   \
-        const U magnitude = (U)-1 >> 1;                                                                 \
-        U stand_in = 0, bits;                                                                           \
-        int nans = 0, bad = 0;                                                                          \
-        for (int i = 0, found = 0; i < n && !found; i++) {                                              \
-            memcpy(&bits, (const U *)x + i, sizeof bits);                                               \
-            found = (U)(bits & magnitude) < inf;                                                        \
-            stand_in = found ? bits : 0;                                                                \
-        }                                                                                               \
-        for (int i = 0; i < n; i++) {                                                                   \
-            memcpy(&bits, (const U *)x + i, sizeof bits);                                               \
-            const U size = bits & magnitude;                                                            \
-            nans += size > inf;                                                                         \
-            bad += size >= inf;                                                                         \
-            bits = size >= inf ? stand_in : bits;                                                       \
-            memcpy((U *)to + i, &bits, sizeof bits);                                                    \
-        }                                                                                               \
-        *nan = nans;                                                                                    \
-        *gone = bad;                                                                                    \
-        return stand_in;                                                                                \
+/* A copy of a block, by its bits, in which another value stands for each that is not finite. Counts those. */
+#define CLEAN(NAME, U, TARGET)                                                                                      \
+    TARGET static inline void NAME(const void *x, int n, U inf, U stand_in, void *to, int64_t *nan, int64_t *gone) { \
+        const U magnitude = (U)-1 >> 1;                                                                             \
+        int nans = 0, bad = 0;                                                                                      \
+        for (int i = 0; i < n; i++) {                                                                               \
+            U bits;                                                                                                 \
+            memcpy(&bits, (const U *)x + i, sizeof bits);                                                           \
+            const U size = bits & magnitude;                                                                        \
+            nans += size > inf;                                                                                     \
+            bad += size >= inf;                                                                                     \
+            bits = size >= inf ? stand_in : bits;                                                                   \
+            memcpy((U *)to + i, &bits, sizeof bits);                                                                \
+        }                                                                                                           \
+        *nan = nans;                                                                                                \
+        *gone = bad;                                                                                                \
     }
 
 CLEAN(clean_32, uint32_t, )
 CLEAN(clean_64, uint64_t, )
+
+/* The first finite value of a block, or 0. It stands for those that are not: it adds nothing to moments about itself, and
+   is between the extremes. So is the mean, rounded to the dtype, where it is the first value that is far from the others. */
+#define FIRST_FINITE(NAME, T)                 \
+    static T NAME(const T *x, int n) {        \
+        for (int i = 0; i < n; i++)           \
+            if (isfinite(x[i])) return x[i];  \
+        return 0;                             \
+    }
+FIRST_FINITE(first_finite_f32, float)
+FIRST_FINITE(first_finite_f64, double)
+
+#define SPREAD 16 /* where the squares are so many times their deviations, they are taken about the mean */
+
+INLINE int is_far_from_mean(const Block *b, int64_t n) { return b->s2 > SPREAD * (b->s2 - b->s1 * (b->s1 / (double)n)); }
+INLINE double mean_of(const Block *b, int64_t n) { return b->shift + b->s1 / (double)n; }
 
 /* Takes back what the stand-ins of a cleaned block were counted for. They are what the moments are about, and so added
    nothing to these. */

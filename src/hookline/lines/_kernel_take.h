@@ -136,9 +136,17 @@ static void take_f32(Job *job, const void *data, int n) {
     if (!isfinite(b.s2)) {
         float copy[BLOCK];
         int64_t nan, gone;
-        float stand_in = float_of(clean_32(data, n, 0x7f800000u, copy, &nan, &gone));
+        float stand_in = first_finite_f32(x, n);
+        clean_32(data, n, 0x7f800000u, bits32(stand_in), copy, &nan, &gone);
         block_f32(copy, n, stand_in, limit, &b);
+        if (is_far_from_mean(&b, n - gone)) {
+            stand_in = (float)mean_of(&b, n - gone);
+            clean_32(data, n, 0x7f800000u, bits32(stand_in), copy, &nan, &gone);
+            block_f32(copy, n, stand_in, limit, &b);
+        }
         without(&b, stand_in, limit, nan, gone);
+    } else if (is_far_from_mean(&b, n)) {
+        block_f32(x, n, mean_of(&b, n), limit, &b);
     }
     add(job->out, &b);
     if (job->hist) histogram_f32(job, x, n, &b);
@@ -151,9 +159,17 @@ static void take_f64(Job *job, const void *data, int n) {
     if (!isfinite(b.s2)) {
         double copy[BLOCK];
         int64_t nan, gone;
-        double stand_in = double_of(clean_64(data, n, 0x7ff0000000000000u, copy, &nan, &gone));
+        double stand_in = first_finite_f64(x, n);
+        clean_64(data, n, 0x7ff0000000000000u, bits64(stand_in), copy, &nan, &gone);
         plain_f64(job, copy, n, stand_in, &b);
+        if (is_far_from_mean(&b, n - gone)) {
+            stand_in = mean_of(&b, n - gone);
+            clean_64(data, n, 0x7ff0000000000000u, bits64(stand_in), copy, &nan, &gone);
+            plain_f64(job, copy, n, stand_in, &b);
+        }
         without(&b, stand_in, NEAR, nan, gone);
+    } else if (is_far_from_mean(&b, n)) {
+        plain_f64(job, x, n, mean_of(&b, n), &b);
     }
     if (b.finite && !isfinite(b.s2)) scaled(job, x, n, &b);
     add(job->out, &b);
@@ -169,25 +185,64 @@ static void take_halves(Job *job, const void *data, int n) {
 
 #ifdef HAVE_AVX2_PATH
 
-/* Into the histogram; the zeros come at the end. */
-AVX2 INLINE void count_avx2(Job *job, const void *x, int n, int dtype, const Block *b) {
+/* Into the histogram; the zeros come at the end, but it must be known how many there are. */
+AVX2 INLINE void count_avx2(Job *job, const void *x, int n, int dtype, const Block *b, int64_t zeros, int64_t below) {
     const int in_pairs = job->pairs && job->pairs->is_open, whole = WHOLE(n);
     Window in;
-    int below, outside = 0;
-    if (in_pairs) {
+    int outside = 0;
+    if (in_pairs)
         in = job->pairs->window;
-        below = number_pairs(x, whole, dtype, job->pairs);
-    } else {
+    else
         below = count_one_by_one(x, whole, dtype, job->hist, &in);
+    for (int i = whole; i < n; i++) {
+        const uint32_t bits = bits_at(x, i, dtype);
+        zeros -= !(bits & (form_of(dtype).sign - 1));
+        count_if_outside(bits, dtype, (Window){0}, job->hist);
     }
-    for (int i = whole; i < n; i++) count_if_outside(bits_at(x, i, dtype), dtype, (Window){0}, job->hist);
-    if (below || is_above(b, in, dtype)) outside = count_outside(x, whole, dtype, in, job->hist);
+    if (below != zeros || is_above(b, in, dtype)) outside = count_outside(x, whole, dtype, in, job->hist);
     if (in_pairs && outside > n / STRANGE) {
         fold_pairs(job->pairs, dtype, job->hist);
         job->pairs = NULL;
     }
-    if (job->pairs && !in_pairs && b->zeros < n) open_window(job->pairs, b, dtype);
+    if (job->pairs && !in_pairs && most_of(b)) open_window(job->pairs, b, dtype);
 }
+
+/* Blocks that follow one with a NaN or Inf most often have some, too: these are looked for at once. */
+AVX2 INLINE void take_avx2(Job *job, const void *x, int n, int dtype) {
+    Pairs *pairs = job->pairs && job->pairs->is_open ? job->pairs : NULL;
+    Block b;
+    int64_t below = 0;
+    if (pairs) pairs->counted += n;
+    if (!job->not_clean) {
+        below = block_of(x, n, dtype, job->shift, pairs, &b);
+        pairs = NULL; /* they are counted */
+        job->not_clean = !isfinite(b.s2);
+        if (!job->not_clean && is_far_from_mean(&b, n)) {
+            about_mean(&b, x, n, dtype);
+            job->shift = b.shift; /* the next block's mean is most often near it */
+        }
+    }
+    if (job->not_clean) {
+        const uint32_t first = first_finite(x, n, dtype);
+        if (pairs)
+            below = block_of_finite(x, n, dtype, first, pairs, &b);
+        else
+            block_of_finite(x, n, dtype, first, NULL, &b);
+        if (is_far_from_mean(&b, b.finite))
+            block_of_finite(x, n, dtype, narrowed(mean_of(&b, b.finite), dtype), NULL, &b);
+        job->not_clean = b.nan + b.inf > 0;
+    }
+    add(job->out, &b);
+    if (job->hist) count_avx2(job, x, n, dtype, &b, b.zeros, below);
+}
+
+AVX2 static void take_f32_avx2(Job *job, const void *x, int n) { take_avx2(job, x, n, F32); }
+AVX2 static void take_f16_avx2(Job *job, const void *x, int n) { take_avx2(job, x, n, F16); }
+AVX2 static void take_bf16_avx2(Job *job, const void *x, int n) { take_avx2(job, x, n, BF16); }
+
+#ifdef HAVE_AVX512_PATH
+CLEAN(clean_16_avx2, uint16_t, AVX2)
+CLEAN(clean_32_avx2, uint32_t, AVX2)
 
 /* With a NaN or Inf, it is a cleaned copy that is taken, and counted. What follows one such block most often is another:
    it is cleaned at once. */
@@ -197,14 +252,13 @@ typedef struct {
     int64_t nan, gone;
 } Cleaned;
 
-AVX2 INLINE void clean(Job *job, const void *x, int n, int dtype, Cleaned *to) {
+AVX2 INLINE void clean(Job *job, const void *x, int n, int dtype, uint32_t stand_in, Cleaned *to) {
     const uint32_t inf = form_of(dtype).inf;
-    uint32_t bits;
     if (dtype == F32)
-        bits = clean_32_avx2(x, n, inf, to->copy, &to->nan, &to->gone);
+        clean_32_avx2(x, n, inf, stand_in, to->copy, &to->nan, &to->gone);
     else
-        bits = clean_16_avx2(x, n, (uint16_t)inf, to->copy, &to->nan, &to->gone);
-    to->stand_in = widened(bits, dtype);
+        clean_16_avx2(x, n, (uint16_t)inf, (uint16_t)stand_in, to->copy, &to->nan, &to->gone);
+    to->stand_in = widened(stand_in, dtype);
     job->not_clean = to->gone > 0;
 }
 
@@ -213,40 +267,15 @@ INLINE void take_back(Job *job, const Cleaned *from, int dtype, Block *b) {
     if (job->hist && from->stand_in != 0) job->hist[bin_of(from->stand_in)] -= from->gone;
 }
 
-AVX2 INLINE void take_avx2(Job *job, const void *x, int n, int dtype) {
-    Cleaned cleaned;
-    Block b;
-    if (job->not_clean) clean(job, x, n, dtype, &cleaned);
-    if (!job->not_clean) {
-        block_of(x, n, dtype, job->shift, job->pairs, &b);
-        if (!isfinite(b.s2)) clean(job, x, n, dtype, &cleaned);
-    }
-    if (job->not_clean) {
-        x = cleaned.copy;
-        block_of(x, n, dtype, cleaned.stand_in, NULL, &b);
-        take_back(job, &cleaned, dtype, &b);
-    } else if (is_far_from_mean(&b, n)) {
-        about_mean(&b, x, n, dtype);
-        job->shift = b.shift; /* the next block's mean is most often near it */
-    }
-    add(job->out, &b);
-    if (job->hist) count_avx2(job, x, n, dtype, &b);
-}
-
-AVX2 static void take_f32_avx2(Job *job, const void *x, int n) { take_avx2(job, x, n, F32); }
-AVX2 static void take_f16_avx2(Job *job, const void *x, int n) { take_avx2(job, x, n, F16); }
-AVX2 static void take_bf16_avx2(Job *job, const void *x, int n) { take_avx2(job, x, n, BF16); }
-
-#ifdef HAVE_AVX512_PATH
 AVX512 INLINE void count_avx512(Job *job, const void *x, int n, int dtype, const Block *b, int64_t zeros) {
     uint32_t rest[BLOCK + 16];
     if (b->min == 0 && b->max == 0) return; /* zeros come at the end */
     if (job->is_spread) {
-        count_avx2(job, x, n, dtype, b);
+        count_avx2(job, x, n, dtype, b, zeros, 0);
         return;
     }
     const int left = count_in_slots(x, n, dtype, b, zeros, job->soon, job->hist, rest);
-    if (left) count_avx2(job, rest, left, dtype, b);
+    if (left) count_avx2(job, rest, left, dtype, b, 0, 0); /* zeros are not left */
     job->is_spread = left > n / 4;
 }
 
@@ -268,22 +297,27 @@ AVX512 INLINE void take_from(Job *job, int source, const void *x, const void *le
         if (source == MADE) subtract_f32_avx512(x, less, n, to);
         if (source == MADE) x = to;
         source = AS_THEY_LIE;
-        clean(job, x, n, dtype, &cleaned);
+        clean(job, x, n, dtype, first_finite(x, n, dtype), &cleaned);
     }
     if (!job->not_clean) {
         scan_from(source, x, less, to, job->soon, n, dtype, job->shift, &b);
         if (source == MADE) x = to;
-        if (!isfinite(b.s2)) clean(job, x, n, dtype, &cleaned);
+        if (!isfinite(b.s2)) clean(job, x, n, dtype, first_finite(x, n, dtype), &cleaned);
     }
     int64_t zeros;
     if (job->not_clean) {
+        const int64_t finite = n - cleaned.gone;
+        block_512(cleaned.copy, NOTHING_SOON, n, dtype, cleaned.stand_in, &b);
+        if (is_far_from_mean(&b, finite)) {
+            clean(job, x, n, dtype, narrowed(mean_of(&b, finite), dtype), &cleaned);
+            block_512(cleaned.copy, NOTHING_SOON, n, dtype, cleaned.stand_in, &b);
+        }
         x = cleaned.copy;
-        block_512(x, NOTHING_SOON, n, dtype, cleaned.stand_in, &b);
         zeros = b.zeros;
         take_back(job, &cleaned, dtype, &b);
     } else {
         if (is_far_from_mean(&b, n)) {
-            block_512(x, NOTHING_SOON, n, dtype, b.shift + b.s1 / n, &b);
+            block_512(x, NOTHING_SOON, n, dtype, mean_of(&b, n), &b);
             job->shift = b.shift;
         }
         zeros = b.zeros;
