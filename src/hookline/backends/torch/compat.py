@@ -119,9 +119,17 @@ def hook_dicts(module: torch.nn.Module, after: bool) -> Hooks:
     return module._forward_pre_hooks, module._forward_pre_hooks_with_kwargs  # type: ignore[return-value]
 
 
-hooks_after: Callable[[torch.nn.Module], OrderedDict[int, Any]] = attrgetter("_forward_hooks")
-hooks_before: Callable[[torch.nn.Module], OrderedDict[int, Any]] = attrgetter("_forward_pre_hooks")
-"""The first part of `hook_dicts`, without a frame of Python."""
+HooksOf = Callable[[torch.nn.Module], OrderedDict[int, Any]]
+_HOOKS: dict[bool, tuple[HooksOf, HooksOf]] = {
+    after: (attrgetter(name), attrgetter(f"{name}_with_kwargs"))
+    for after, name in ((False, "_forward_pre_hooks"), (True, "_forward_hooks"))
+}
+
+
+def hook_getters(after: bool, kwargs: bool) -> tuple[HooksOf, HooksOf | None]:
+    """What gives the two parts of `hook_dicts` without a frame of Python; the second for `kwargs` only."""
+    hooks_of, kwargs_of = _HOOKS[after]
+    return hooks_of, kwargs_of if kwargs else None
 
 
 def always_called(module: torch.nn.Module) -> OrderedDict[int, bool]:

@@ -31,6 +31,9 @@ class _GradientTap(Tap):
     """Hears the gradient of one parameter."""
 
     kwargs = False
+    held: weakref.ref[torch.Tensor]
+    key: int
+    """On which parameter it was placed, under which number."""
 
     def __init__(self, sink: Callable[[str, torch.Tensor], None], name: str, site: str, common: Label) -> None:
         self.sink, self.name, self._site, self._common = sink, name, site, common
@@ -48,13 +51,13 @@ class _Heard:
     """The taps of one attachment on parameters."""
 
     def __init__(self) -> None:
-        self._entries: list[tuple[weakref.ref[torch.Tensor], int, Tap]] = []
+        self._taps: list[_GradientTap] = []
 
     def put(self, sites: Iterable[HeardSite], label: Label) -> list[tuple[torch.Tensor, Tap]]:
         """Places a tap on each own parameter of the sites; returns those that torch itself has to place."""
         number = fresh_hook_id()
         left: list[tuple[torch.Tensor, Tap]] = []
-        note = self._entries.append
+        note, held_by = self._taps.append, weakref.ref
         for site, module, sink in sites:
             for name, parameter in _own_parameters(module):
                 if not parameter.requires_grad:
@@ -64,16 +67,17 @@ class _Heard:
                     left.append((parameter, tap))
                     continue
                 hooks = hooks_of_leaf(parameter)
-                key = number if number not in hooks else fresh_hook_id()  # it may be of several modules
-                note((weakref.ref(parameter), key, tap))
+                tap.key = key = number if number not in hooks else fresh_hook_id()  # it may be of several modules
+                tap.held = held_by(parameter)
+                note(tap)
                 hooks[key] = tap
         return left
 
     def remove(self) -> None:
-        for held, key, tap in self._entries:
-            if (parameter := held()) is not None:
-                take_off_leaf(parameter, tap, key)
-        self._entries.clear()
+        for tap in self._taps:
+            if (parameter := tap.held()) is not None:
+                take_off_leaf(parameter, tap, tap.key)
+        self._taps.clear()
 
 
 def hear_parameters(undoing: Undoing, sites: Iterable[HeardSite], label: Label) -> None:

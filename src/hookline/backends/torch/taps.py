@@ -12,7 +12,7 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import nn
 
@@ -23,14 +23,13 @@ from hookline.backends.replaced_forward import ReplacedForward, replaced
 from hookline.backends.tap import order_numbers
 from hookline.backends.torch.attached import Attached, attached
 from hookline.backends.torch.compat import (
+    HooksOf,
     always_called,
     before_registering,
     beware_of_compiling,
     compiled,
     fresh_hook_id,
-    hook_dicts,
-    hooks_after,
-    hooks_before,
+    hook_getters,
     never_compiled,
     tensor_hooks,
     traced_instead,
@@ -41,6 +40,7 @@ from hookline.backends.torch.compiled.constants import need_version
 from hookline.backends.torch.compiled.traced import call_of_inert, call_of_point, call_of_replaced, call_of_tap
 from hookline.backends.undoing import Undoing
 
+Note = Callable[[weakref.ref[nn.Module]], None]
 _traceable: set[type] = set()
 beware_of_compiling()
 traced_instead(Inert.__call__, call_of_inert)
@@ -73,13 +73,22 @@ def attach(undoing: Undoing, placements: list[Placement]) -> None:
     placed.put(placements)
 
 
+class _Way(NamedTuple):
+    """How a tap is called, and so where its entries are."""
+
+    after: bool
+    kwargs: bool
+    always: bool
+    first: bool
+
+
 class _Placed:
     """The entries of one attachment in hook dictionaries."""
 
     def __init__(self) -> None:
         self._attached = Attached()
-        self._entries: list[tuple[weakref.ref[nn.Module], bool, bool, int]] = []
-        """The module, whether after its forward, whether there is a note beside the entry, and its key."""
+        self._entries: dict[tuple[_Way, int], list[weakref.ref[nn.Module]]] = {}
+        """The modules that have an entry of this kind under this number."""
         self._is_there = False
 
     @changing
@@ -93,44 +102,53 @@ class _Placed:
         for kind in {type(tap) for _, tap in placements}:
             if kind not in _traceable:
                 _make_traceable(kind)
-        hold, note = self._attached.held.append, self._entries.append
-        ways: dict[type, tuple[bool, bool, bool, bool]] = {}
+        held_by, new_order = weakref.ref, order_numbers.__next__
+        ways: dict[type, tuple[_Way, Note, HooksOf, HooksOf | None, bool]] = {}
         for module, tap in placements:
-            if (way := ways.get(type(tap))) is None:
-                way = tap.after, tap.kwargs, tap.always_called, tap.prepended
+            if (known := ways.get(type(tap))) is None:
+                way = _Way(tap.after, tap.kwargs, tap.always_called, tap.prepended)
+                is_plain = not (way.always or way.first or isinstance(tap, FunctionTap))
+                known = way, self._noted(way, number), *hook_getters(way.after, way.kwargs), is_plain
                 if tap.alike:
-                    ways[type(tap)] = way
-            after, kwargs, always, first = way
-            hooks = (hooks_after if after else hooks_before)(module)
-            key = number if number not in hooks else fresh_hook_id()
-            held = weakref.ref(module)
-            hold(held)
-            note((held, after, kwargs or always, key))
-            tap.order = -next(order_numbers) if first else next(order_numbers)
-            if isinstance(tap, FunctionTap):
-                tap.count = 2 + kwargs + after
-            if kwargs:
-                hook_dicts(module, after)[1][key] = True
-            if always:
-                always_called(module)[key] = True
+                    ways[type(tap)] = known
+            way, note, hooks_of, kwargs_of, is_plain = known
+            hooks, key = hooks_of(module), number
+            if key in hooks:
+                key = fresh_hook_id()
+                note = self._noted(way, key)
+            note(held_by(module))
+            tap.order = new_order()
+            if not is_plain:
+                _prepare(module, tap, way, key)
+            if kwargs_of is not None:
+                kwargs_of(module)[key] = True
             hooks[key] = tap
-            if first:
+            if way.first:
                 hooks.move_to_end(key, last=False)
             if len(hooks) > 1:
-                _sort(hooks, after=after)
+                _sort(hooks, after=way.after)
         if was_compiled():
             _retarget(self._attached.modules())
+
+    def _noted(self, way: _Way, key: int) -> Note:
+        """Takes the module of an entry that is about to be put."""
+        if (held := self._entries.get((way, key))) is None:
+            held = self._entries[way, key] = []
+            self._attached.held.append(held)
+        return held.append
 
     @changing
     def remove(self) -> None:
         if not self._is_there:
             return
-        for held, after, is_noted, key in self._entries:
-            if (module := held()) is not None:
-                (hooks_after if after else hooks_before)(module).pop(key, None)
-                if is_noted:
-                    hook_dicts(module, after)[1].pop(key, None)
-                    if after:
+        for (way, key), entries in self._entries.items():
+            hooks_of, kwargs_of = hook_getters(way.after, way.kwargs)
+            for held in entries:
+                if (module := held()) is not None:
+                    hooks_of(module).pop(key, None)
+                    if kwargs_of is not None:
+                        kwargs_of(module).pop(key, None)
+                    if way.always:
                         always_called(module).pop(key, None)
         attached.discard(self._attached)
         if not attached:
@@ -139,6 +157,16 @@ class _Placed:
             _retarget(self._attached.modules())
         self._entries.clear()
         self._is_there = False
+
+
+def _prepare(module: nn.Module, tap: Tap, way: _Way, key: int) -> None:
+    """What few taps need before they are put."""
+    if way.first:
+        tap.order = -tap.order
+    if isinstance(tap, FunctionTap):
+        tap.count = 2 + way.kwargs + way.after
+    if way.always:
+        always_called(module)[key] = True
 
 
 def _retarget(modules: Iterable[nn.Module]) -> None:
