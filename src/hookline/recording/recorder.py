@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from operator import attrgetter
 from types import TracebackType
 from typing import Any, TypeVar
@@ -178,7 +178,7 @@ class Recorder(Enterable, Undoing):
             return
         for site in self._sites:
             site.record._param_grads = NO_PARAMETERS_YET
-        heard = ((site.record.name, site.target.module, site.record._take_param_grad) for site in self._sites)
+        heard = [(site.target[0], site.target[1], site.record._take_param_grad) for site in self._sites]
         self._backend.hear_parameters(self, heard, Label("record", "recording of parameter gradients", "", line))
 
 
@@ -277,9 +277,8 @@ class _FullRecorder(SiteTap, _SiteRecorder):
 
     alike = True
 
-    def __init__(self, recorder: Recorder, target: Target, record: SiteRecord, memory: Any) -> None:
-        self.recorder, self.target, self.record, self.memory = recorder, target, record, memory
-        self.session = recorder._session
+    memory: Any
+    """What the backend knows of the module."""
 
     @property
     def needs(self) -> Needs:  # type: ignore[override]  # one for all: there is a tap for every module
@@ -348,17 +347,20 @@ class _Entrance(Entrance):
 
     alike = True
 
-    def __init__(self, site: SiteTap, needs: Needs) -> None:
-        self._site, self.needs = weakref.ref(site), needs
+
+_quick_site: Callable[[], _FullRecorder] = partial(_FullRecorder.__new__, _FullRecorder)
+_quick_entrance: Callable[[], _Entrance] = partial(_Entrance.__new__, _Entrance)
+"""Taps without a frame of Python: there are two for every module."""
 
 
 def _full_recorders(recorder: Recorder, targets: list[Target]) -> list[_FullRecorder]:
     """A tap for each target."""
-    memory = recorder._backend.site_memory
-    sites = [
-        _FullRecorder(recorder, target, record, memory(target[1]))
-        for target, record in _records(recorder, targets)
-    ]
+    session, memory, sites = recorder._session, recorder._backend.site_memory, []
+    for target, record in _records(recorder, targets):
+        site = _quick_site()
+        site.recorder, site.target, site.record, site.session = recorder, target, record, session
+        site.memory = memory(target[1])
+        sites.append(site)
     return _ranked(recorder, sites)
 
 
@@ -366,9 +368,11 @@ def _placements(recorder: Recorder) -> list[Placement]:
     """All taps of a recorder, those before the forward among them, where there are such."""
     sites: Any = recorder._sites
     if not (recorder._inputs or recorder._grads):
-        return [quick_placement((site.target.module, site)) for site in sites]
-    needs, found = recorder._needs, list[Placement]()
+        return [quick_placement((site.target[1], site)) for site in sites]
+    needs, held_by, found = recorder._needs, weakref.ref, list[Placement]()
     for site in sites:
+        entrance = _quick_entrance()
+        entrance._site, entrance.needs = held_by(site), needs
         module = site.target[1]
-        found += quick_placement((module, _Entrance(site, needs))), quick_placement((module, site))
+        found += quick_placement((module, entrance)), quick_placement((module, site))
     return found

@@ -119,17 +119,9 @@ def hook_dicts(module: torch.nn.Module, after: bool) -> Hooks:
     return module._forward_pre_hooks, module._forward_pre_hooks_with_kwargs  # type: ignore[return-value]
 
 
-HooksOf = Callable[[torch.nn.Module], OrderedDict[int, Any]]
-_HOOKS: dict[bool, tuple[HooksOf, HooksOf]] = {
-    after: (attrgetter(name), attrgetter(f"{name}_with_kwargs"))
-    for after, name in ((False, "_forward_pre_hooks"), (True, "_forward_hooks"))
-}
-
-
-def hook_getters(after: bool, kwargs: bool) -> tuple[HooksOf, HooksOf | None]:
-    """What gives the two parts of `hook_dicts` without a frame of Python; the second for `kwargs` only."""
-    hooks_of, kwargs_of = _HOOKS[after]
-    return hooks_of, kwargs_of if kwargs else None
+HOOKS_BEFORE, HOOKS_AFTER = "_forward_pre_hooks", "_forward_hooks"
+KWARGS_BEFORE, KWARGS_AFTER = "_forward_pre_hooks_with_kwargs", "_forward_hooks_with_kwargs"
+"""The names of what `hook_dicts` gives, for C."""
 
 
 def always_called(module: torch.nn.Module) -> OrderedDict[int, bool]:

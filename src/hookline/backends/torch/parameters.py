@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import torch
@@ -31,12 +32,13 @@ class _GradientTap(Tap):
     """Hears the gradient of one parameter."""
 
     kwargs = False
+    sink: Callable[[str, torch.Tensor], None]
+    name: str
+    _site: str
+    _common: Label
     held: weakref.ref[torch.Tensor]
     key: int
     """On which parameter it was placed, under which number."""
-
-    def __init__(self, sink: Callable[[str, torch.Tensor], None], name: str, site: str, common: Label) -> None:
-        self.sink, self.name, self._site, self._common = sink, name, site, common
 
     @property
     def label(self) -> Label:  # type: ignore[override]  # made when asked for, which is seldom
@@ -45,6 +47,10 @@ class _GradientTap(Tap):
     def __call__(self, grad: torch.Tensor) -> None:
         if grad is not None:  # compiled code tells of parameters without a gradient, too
             self.sink(self.name, grad)
+
+
+_quick_tap: Callable[[], _GradientTap] = partial(_GradientTap.__new__, _GradientTap)
+"""A tap without a frame of Python: there is one for every parameter."""
 
 
 class _Heard:
@@ -62,7 +68,8 @@ class _Heard:
             for name, parameter in _own_parameters(module):
                 if not parameter.requires_grad:
                     continue
-                tap = _GradientTap(sink, name, site, label)
+                tap = _quick_tap()
+                tap.sink, tap.name, tap._site, tap._common = sink, name, site, label
                 if type(parameter) is not nn.Parameter:
                     left.append((parameter, tap))
                     continue
@@ -100,10 +107,11 @@ def _own_parameters(module: nn.Module) -> Iterable[tuple[str, torch.Tensor]]:
     own = module._parameters
     if not own:
         return ()
+    ids = {*map(id, own.values())}
+    if len(ids) == len(own) and id(None) not in ids:
+        return own.items()  # type: ignore[return-value]
     found = [(name, one) for name, one in own.items() if one is not None]
-    if len(found) > 1 and len({id(one) for _, one in found}) < len(found):  # one under several names: the first
-        return {id(one): (name, one) for name, one in reversed(found)}.values()
-    return found
+    return {id(one): (name, one) for name, one in reversed(found)}.values()  # one under several names: the first
 
 
 def own_parameters(module: nn.Module) -> dict[str, torch.Tensor]:

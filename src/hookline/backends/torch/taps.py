@@ -23,13 +23,16 @@ from hookline.backends.replaced_forward import ReplacedForward, replaced
 from hookline.backends.tap import order_numbers
 from hookline.backends.torch.attached import Attached, attached
 from hookline.backends.torch.compat import (
-    HooksOf,
+    HOOKS_AFTER,
+    HOOKS_BEFORE,
+    KWARGS_AFTER,
+    KWARGS_BEFORE,
     always_called,
     before_registering,
     beware_of_compiling,
     compiled,
     fresh_hook_id,
-    hook_getters,
+    hook_dicts,
     never_compiled,
     tensor_hooks,
     traced_instead,
@@ -38,9 +41,10 @@ from hookline.backends.torch.compat import (
 from hookline.backends.torch.compiled.classes import retarget
 from hookline.backends.torch.compiled.constants import need_version
 from hookline.backends.torch.compiled.traced import call_of_inert, call_of_point, call_of_replaced, call_of_tap
+from hookline.backends.torch.entries import Entries, Held
 from hookline.backends.undoing import Undoing
 
-Note = Callable[[weakref.ref[nn.Module]], None]
+Put = Callable[[nn.Module, Tap], "OrderedDict[int, Any] | None"]
 _traceable: set[type] = set()
 beware_of_compiling()
 traced_instead(Inert.__call__, call_of_inert)
@@ -74,12 +78,21 @@ def attach(undoing: Undoing, placements: list[Placement]) -> None:
 
 
 class _Way(NamedTuple):
-    """How a tap is called, and so where its entries are."""
+    """How a tap is called, and so where its entries are.
+
+    Taps of a class that is `alike` are all called in one way, none is a FunctionTap, and none is `always` called
+    or comes `first`.
+    """
 
     after: bool
     kwargs: bool
     always: bool
     first: bool
+
+    def entries(self, key: int, held: Held) -> Entries:
+        """For taps of this kind, under that number; `held` gets their modules."""
+        names = (HOOKS_AFTER, KWARGS_AFTER) if self.after else (HOOKS_BEFORE, KWARGS_BEFORE)
+        return Entries(names[0], names[1] if self.kwargs else None, key, order_numbers, held)
 
 
 class _Placed:
@@ -87,8 +100,7 @@ class _Placed:
 
     def __init__(self) -> None:
         self._attached = Attached()
-        self._entries: dict[tuple[_Way, int], list[weakref.ref[nn.Module]]] = {}
-        """The modules that have an entry of this kind under this number."""
+        self._entries: dict[tuple[_Way, int], Entries] = {}
         self._is_there = False
 
     @changing
@@ -102,54 +114,53 @@ class _Placed:
         for kind in {type(tap) for _, tap in placements}:
             if kind not in _traceable:
                 _make_traceable(kind)
-        held_by, new_order = weakref.ref, order_numbers.__next__
-        ways: dict[type, tuple[_Way, Note, HooksOf, HooksOf | None, bool]] = {}
+        quick: dict[type, tuple[Put, bool]] = {}
         for module, tap in placements:
-            if (known := ways.get(type(tap))) is None:
-                way = _Way(tap.after, tap.kwargs, tap.always_called, tap.prepended)
-                is_plain = not (way.always or way.first or isinstance(tap, FunctionTap))
-                known = way, self._noted(way, number), *hook_getters(way.after, way.kwargs), is_plain
-                if tap.alike:
-                    ways[type(tap)] = known
-            way, note, hooks_of, kwargs_of, is_plain = known
-            hooks, key = hooks_of(module), number
-            if key in hooks:
-                key = fresh_hook_id()
-                note = self._noted(way, key)
-            note(held_by(module))
-            tap.order = new_order()
-            if not is_plain:
-                _prepare(module, tap, way, key)
-            if kwargs_of is not None:
-                kwargs_of(module)[key] = True
-            hooks[key] = tap
-            if way.first:
-                hooks.move_to_end(key, last=False)
-            if len(hooks) > 1:
-                _sort(hooks, after=way.after)
+            if (known := quick.get(type(tap))) is not None and (hooks := known[0](module, tap)) is not None:
+                if len(hooks) > 1:
+                    _sort(hooks, after=known[1])
+                continue
+            entries, way = self._put_anyhow(module, tap, number)
+            if tap.alike:
+                quick[type(tap)] = entries.put, way.after
         if was_compiled():
             _retarget(self._attached.modules())
 
-    def _noted(self, way: _Way, key: int) -> Note:
-        """Takes the module of an entry that is about to be put."""
-        if (held := self._entries.get((way, key))) is None:
-            held = self._entries[way, key] = []
+    def _put_anyhow(self, module: nn.Module, tap: Tap, number: int) -> tuple[Entries, _Way]:
+        """Puts a tap of any kind, under this number if that is free."""
+        way = _Way(tap.after, tap.kwargs, tap.always_called, tap.prepended)
+        key = number if number not in hook_dicts(module, way.after)[0] else fresh_hook_id()
+        entries = self._under(way, key)
+        if isinstance(tap, FunctionTap):
+            tap.count = 2 + way.kwargs + way.after
+        if way.always:
+            entries.held.append(weakref.ref(module))
+            always_called(module)[key] = True
+        hooks = entries.put(module, tap)
+        assert hooks is not None
+        if way.first:
+            tap.order = -tap.order
+            hooks.move_to_end(key, last=False)
+        if len(hooks) > 1:
+            _sort(hooks, after=way.after)
+        return entries, way
+
+    def _under(self, way: _Way, key: int) -> Entries:
+        if (known := self._entries.get((way, key))) is None:
+            held: Held = []
             self._attached.held.append(held)
-        return held.append
+            known = self._entries[way, key] = way.entries(key, held)
+        return known
 
     @changing
     def remove(self) -> None:
         if not self._is_there:
             return
         for (way, key), entries in self._entries.items():
-            hooks_of, kwargs_of = hook_getters(way.after, way.kwargs)
-            for held in entries:
+            entries.remove()
+            for held in entries.held if way.always else ():
                 if (module := held()) is not None:
-                    hooks_of(module).pop(key, None)
-                    if kwargs_of is not None:
-                        kwargs_of(module).pop(key, None)
-                    if way.always:
-                        always_called(module).pop(key, None)
+                    always_called(module).pop(key, None)
         attached.discard(self._attached)
         if not attached:
             before_registering(None)
@@ -157,16 +168,6 @@ class _Placed:
             _retarget(self._attached.modules())
         self._entries.clear()
         self._is_there = False
-
-
-def _prepare(module: nn.Module, tap: Tap, way: _Way, key: int) -> None:
-    """What few taps need before they are put."""
-    if way.first:
-        tap.order = -tap.order
-    if isinstance(tap, FunctionTap):
-        tap.count = 2 + way.kwargs + way.after
-    if way.always:
-        always_called(module)[key] = True
 
 
 def _retarget(modules: Iterable[nn.Module]) -> None:
