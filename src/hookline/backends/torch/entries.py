@@ -1,6 +1,6 @@
 """Entries: taps that are called alike, in the hook dictionaries of modules under one number.
 
-`_entries.c` does the same; what is here serves where no compiler was.
+`backends/_entries.c` does the same; what is here serves where no compiler was.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class EntriesByPython:
                     getattr(module, self._kwargs_name).pop(self.key, None)
 
 
-if TYPE_CHECKING or find_spec("hookline.backends.torch._entries") is not None:
-    from hookline.backends.torch._entries import Entries as Entries
+if TYPE_CHECKING or find_spec("hookline.backends._entries") is not None:
+    from hookline.backends._entries import Entries as Entries
 else:
     Entries = EntriesByPython

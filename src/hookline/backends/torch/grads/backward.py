@@ -104,12 +104,10 @@ class Backward:
         """Makes claims of the ports of all passages that are not simple, or of all."""
         found: list[Found] = []
         for node, _, edges in self._graph.nodes:
-            metadata = node.metadata
-            if metadata or simple:  # as few have
-                if VIEW in metadata:
-                    self._views[node] = self._ledger((node, 0))
-                    self._ledger(edges[0])
-                found += looked_up_at(node, simple=simple)
+            if VIEW in node.metadata:
+                self._views[node] = self._ledger((node, 0))
+                self._ledger(edges[0])
+            found += looked_up_at(node, simple=simple)
         for _, _, edge, _ in found:
             self._ledger(edge)
         passages = {id(passage): passage for passage, *_ in found}
@@ -312,8 +310,7 @@ class Backward:
     def _let_go(self, ledger: Ledger) -> None:
         """Forgets what came to an edge once nobody needs it any more: memory that is used again costs less."""
         # What came to a view is asked for again where it is summed anew, and what is asked for at the end.
-        summed_again = ledger.regrouped and ledger.node in self._views
-        if not summed_again and not ledger.is_asked_for:
+        if not (ledger.regrouped and ledger.node in self._views) and not ledger.is_asked_for:
             ledger.forget()
 
     def _settled(self, ledger: Ledger, grad: Tensor | None) -> Tensor | None:

@@ -1,11 +1,11 @@
 /* Entries: puts taps into the hook dictionaries of modules, and takes them off.
 
-   `entries.py` says what is done here and has the same in Python, for where no compiler was. It is done twice for every
+   `torch/entries.py` says what is done here and has the same in Python, for where no compiler was. It is done twice for every
    module that a block is opened on, so that each frame of Python and each object counts. No signal comes in between.
 
    Only the limited API is used (setup.py says which), so that one build serves every later Python. */
 
-#include "../_object.h"
+#include "_object.h"
 
 #include <structmember.h>
 
@@ -119,7 +119,7 @@ static PyType_Slot slots[] = {
 };
 
 static PyType_Spec spec = {
-    "hookline.backends.torch._entries.Entries", sizeof(Entries), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, slots,
+    "hookline.backends._entries.Entries", sizeof(Entries), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, slots,
 };
 
 static struct PyModuleDef definition = {
