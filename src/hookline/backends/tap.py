@@ -116,7 +116,7 @@ class Tap:
     prepended = False
     always_called = False
     alike = False
-    """Whether no tap of this class has `after`, `kwargs`, `prepended` or `always_called` of its own."""
+    """Whether no tap of this class has `after` or `kwargs` of its own, and none is prepended or always called."""
 
     def __init_subclass__(cls) -> None:
         if cls.kwargs and cls.whole_calls_only and "__call__" in vars(cls):

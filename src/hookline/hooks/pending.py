@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from hookline.backends.keywords import HAS_C, Kwargs, here
 from hookline.hooks.session import Session, opened
@@ -46,8 +46,12 @@ class CallsUnderWayByPython:
     session: Session | None = None
     elsewhere = 0
 
-    def __init__(self) -> None:
-        self._entries: dict[tuple[int, int], _Entry] = {}
+    _entries: dict[tuple[int, int], _Entry]
+
+    def __new__(cls, *told: Any) -> Self:  # as in C: a subclass need not call any __init__
+        self = super().__new__(cls)
+        self._entries = {}
+        return self
 
     @property
     def under_way(self) -> int:

@@ -236,10 +236,6 @@ class SiteRecord(Recorded):
             raise NotRecorded(f"gradients were not recorded at {self.name!r}; pass grads=True.")
         return {name: loaded(grad) for name, grad in self._param_grads.items()}
 
-    def _expect_param_grads(self) -> None:
-        """Makes ready for the gradients of parameters."""
-        self._param_grads = NO_PARAMETERS_YET
-
     def _take_param_grad(self, parameter: str, grad: Any) -> None:
         store = self._store
         if store is not None and store.open and self._param_grads is not None:

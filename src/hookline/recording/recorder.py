@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Callable, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property, partial
 from operator import attrgetter
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from hookline.backends.protocol import Backend, Label, Listening, Needs, Placement, Rank, Tap
 from hookline.backends.quick import Keeper, Keeping, quickly_called
@@ -24,7 +24,7 @@ from hookline.hooks.placing import callers_line
 from hookline.hooks.select import ModuleTree, Target
 from hookline.hooks.session import Session, opened
 from hookline.hooks.site_tap import Entrance, SiteTap
-from hookline.recording.calls import NONE_YET, ONE_ARGUMENT, Call, SiteRecord
+from hookline.recording.calls import NO_PARAMETERS_YET, NONE_YET, ONE_ARGUMENT, Call, SiteRecord
 from hookline.recording.explain import explain
 from hookline.recording.keeping import RecordingTarget, facts_of
 from hookline.recording.ops import RecordedOps
@@ -72,11 +72,8 @@ class Recorder(Enterable, Undoing):
         self._rank = Rank.STOP if stop else Rank.OBSERVE
         fired: dict[str, SiteRecord] = {}
         self._plain = None if stop or store.copy is None else self._plain_calls(fired)
-        self._sites: Sequence[_SiteRecorder] = (
-            [_FullRecorder(self, target) for target in targets]
-            if inputs or grads
-            else _output_recorders(self, targets)
-        )
+        taps = _full_recorders if inputs or grads else _output_recorders
+        self._sites: Sequence[_SiteRecorder] = taps(self, targets)
         self._waiting = {site.record.name for site in self._sites} if stop else None
         self._entered = self._is_open = False
         self._line = ""
@@ -103,10 +100,7 @@ class Recorder(Enterable, Undoing):
         if self._store.budget is not None:
             self._store.budget.open()
         self._line = line = callers_line()
-        if self._inputs or self._grads:
-            placements = [placement for site in self._sites for placement in site.placements()]
-        else:
-            placements = [quick_placement((site.target.module, site)) for site in self._sites]
+        placements = _placements(self)
         # It is left from the last line to the first: the session and the taps, what there is to say, the run.
         if self._keeping is not None:
             self.noted(self._keeping.close)
@@ -183,8 +177,8 @@ class Recorder(Enterable, Undoing):
                 site.record._no_param_grads = framework.unsupported("param_grads")
             return
         for site in self._sites:
-            site.record._expect_param_grads()
-        heard = ((site.record.name, site.target.module, site.record._take_param_grad) for site in self._sites)
+            site.record._param_grads = NO_PARAMETERS_YET
+        heard = [(site.target[0], site.target[1], site.record._take_param_grad) for site in self._sites]
         self._backend.hear_parameters(self, heard, Label("record", "recording of parameter gradients", "", line))
 
 
@@ -196,14 +190,9 @@ class _SiteRecorder:
     elsewhere = 0
     """How many calls belonged to other blocks."""
 
-    def __init__(self, recorder: Recorder, target: Target) -> None:
-        self.recorder = recorder
-        self.target = target
-        self.store = store = recorder._store
-        self.record = SiteRecord(target.name, target.aliases, store)
-        self.record.type = type(target.module).__name__
-        if recorder._rank is not Rank.OBSERVE:
-            self.rank = recorder._rank
+    recorder: Recorder
+    target: Target
+    record: SiteRecord
 
     @cached_property
     def label(self) -> Label:  # made when asked for, which is seldom: there is one for every module
@@ -217,8 +206,8 @@ class _SiteRecorder:
     def forget_calls_under_way(self) -> None:
         """Lets go of calls that never came to their end."""
 
-    def placements(self) -> list[Placement]:
-        raise NotImplementedError
+
+Site = TypeVar("Site", bound=_SiteRecorder)
 
 
 @quickly_called
@@ -256,12 +245,25 @@ class _OutputRecorder(Keeper, _SiteRecorder, Tap):  # type: ignore[override]  # 
 
 def _output_recorders(recorder: Recorder, targets: list[Target]) -> list[_OutputRecorder]:
     """A tap for each target."""
-    store, needs, plain, sites = recorder._store, recorder._needs, recorder._plain, []
+    needs, plain = recorder._needs, recorder._plain
+    sites = [
+        _OutputRecorder(recorder, target, needs, plain, target[0], record, record._outputs)
+        for target, record in _records(recorder, targets)
+    ]
+    return _ranked(recorder, sites)
+
+
+def _records(recorder: Recorder, targets: list[Target]) -> Iterator[tuple[Target, SiteRecord]]:
+    """Each target with an empty record."""
+    store = recorder._store
     for target in targets:
         name, module, aliases = target
         record = SiteRecord(name, aliases, store)
         record.type = type(module).__name__
-        sites.append(_OutputRecorder(recorder, target, needs, plain, name, record, record._outputs))
+        yield target, record
+
+
+def _ranked(recorder: Recorder, sites: list[Site]) -> list[Site]:
     if recorder._rank is not Rank.OBSERVE:
         for site in sites:
             site.rank = recorder._rank
@@ -273,26 +275,23 @@ class _FullRecorder(SiteTap, _SiteRecorder):
 
     while_leaving = True
 
-    def __init__(self, recorder: Recorder, target: Target) -> None:
-        SiteTap.__init__(self)
-        _SiteRecorder.__init__(self, recorder, target)
-        self.session = recorder._session
-        self.memory = recorder._backend.site_memory(target.module)
-        self.needs = recorder._needs_after
+    alike = True
+
+    memory: Any
+    """What the backend knows of the module."""
+
+    @property
+    def needs(self) -> Needs:  # type: ignore[override]  # one for all: there is a tap for every module
+        return self.recorder._needs_after
 
     def forget_calls_under_way(self) -> None:
         self.drained()
-
-    def placements(self) -> list[Placement]:
-        module = self.target.module
-        entrance = Entrance(self, None, self.recorder._needs, Rank.OBSERVE)
-        return [Placement(module, entrance), Placement(module, self)]
 
     def begin(self, module: Any, args: Any, kwargs: Any) -> tuple[Call | None, Listening | None] | None:
         recorder = self.recorder
         if recorder._backward_number() != -1 and recorder._in_recompute(self.record._has_calls):
             return self._begin_again()
-        store, site = self.store, self.record.name
+        store, site = recorder._store, self.record.name
         call, listener = Call(site, next(recorder._order), store), None
         if recorder._inputs:
             call._input = store.tree(args, site)
@@ -310,7 +309,7 @@ class _FullRecorder(SiteTap, _SiteRecorder):
         """The beginning of a call that repeats an earlier one."""
         recorder, backend = self.recorder, self.recorder._backend
         self.record._repeats += 1
-        self.store.is_remarkable = True
+        recorder._store.is_remarkable = True
         begun = sorted(self.record.calls, key=attrgetter("order"))  # a module that calls itself ends otherwise
         earlier = backend.recomputed(begun) if recorder._grads else None
         if earlier is None:
@@ -321,8 +320,8 @@ class _FullRecorder(SiteTap, _SiteRecorder):
         new = output if passage is None else passage.leave(output, number, references)
         if call is None:
             return new
-        recorder, record, store = self.recorder, self.record, self.store
-        single = type(output) is recorder._tensor
+        recorder, record = self.recorder, self.record
+        store, single = recorder._store, type(output) is recorder._tensor
         if passage is not None:
             if single:
                 call._template_out = ONE
@@ -341,3 +340,39 @@ class _FullRecorder(SiteTap, _SiteRecorder):
         if recorder._waiting is not None:
             recorder._end_if_last(record.name)
         return new
+
+
+class _Entrance(Entrance):
+    """The tap before the forward of a site."""
+
+    alike = True
+
+
+_quick_site: Callable[[], _FullRecorder] = partial(_FullRecorder.__new__, _FullRecorder)
+_quick_entrance: Callable[[], _Entrance] = partial(_Entrance.__new__, _Entrance)
+"""Taps without a frame of Python: there are two for every module."""
+
+
+def _full_recorders(recorder: Recorder, targets: list[Target]) -> list[_FullRecorder]:
+    """A tap for each target."""
+    session, memory, sites = recorder._session, recorder._backend.site_memory, []
+    for target, record in _records(recorder, targets):
+        site = _quick_site()
+        site.recorder, site.target, site.record, site.session = recorder, target, record, session
+        site.memory = memory(target[1])
+        sites.append(site)
+    return _ranked(recorder, sites)
+
+
+def _placements(recorder: Recorder) -> list[Placement]:
+    """All taps of a recorder, those before the forward among them, where there are such."""
+    sites: Any = recorder._sites
+    if not (recorder._inputs or recorder._grads):
+        return [quick_placement((site.target[1], site)) for site in sites]
+    needs, held_by, found = recorder._needs, weakref.ref, list[Placement]()
+    for site in sites:
+        entrance = _quick_entrance()
+        entrance._site, entrance.needs = held_by(site), needs
+        module = site.target[1]
+        found += quick_placement((module, entrance)), quick_placement((module, site))
+    return found

@@ -11,12 +11,13 @@ class Attached:
     """One attachment, held by its first tap: found as long as that is there. It keeps no module alive."""
 
     def __init__(self) -> None:
-        self.held: list[weakref.ref[nn.Module]] = []
-        """A module for each tap that is placed."""
+        self.held: list[list[weakref.ref[nn.Module]]] = []
+        """In one of these lists, a module for each tap that is placed."""
 
     def modules(self) -> list[nn.Module]:
         """Each module once, as long as it is alive."""
-        return list({id(module): module for held in self.held if (module := held()) is not None}.values())
+        every = (module for some in self.held for held in some if (module := held()) is not None)
+        return list({id(module): module for module in every}.values())
 
 
 attached: weakref.WeakSet[Attached] = weakref.WeakSet()

@@ -119,9 +119,9 @@ def hook_dicts(module: torch.nn.Module, after: bool) -> Hooks:
     return module._forward_pre_hooks, module._forward_pre_hooks_with_kwargs  # type: ignore[return-value]
 
 
-hooks_after: Callable[[torch.nn.Module], OrderedDict[int, Any]] = attrgetter("_forward_hooks")
-hooks_before: Callable[[torch.nn.Module], OrderedDict[int, Any]] = attrgetter("_forward_pre_hooks")
-"""The first part of `hook_dicts`, without a frame of Python."""
+HOOKS_BEFORE, HOOKS_AFTER = "_forward_pre_hooks", "_forward_hooks"
+KWARGS_BEFORE, KWARGS_AFTER = "_forward_pre_hooks_with_kwargs", "_forward_hooks_with_kwargs"
+"""The names of what `hook_dicts` gives, for C."""
 
 
 def always_called(module: torch.nn.Module) -> OrderedDict[int, bool]:

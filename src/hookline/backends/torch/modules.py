@@ -88,6 +88,8 @@ def _told_by(parent: nn.Module, own: str, module: nn.Module) -> str | None:
         return f"{kind.__name__}.forward calls self.{own}.forward directly ({line})"
     if f"{own}()" in uses:
         return None  # it is called there: what else is done with it is not the reason
+    if not any(use.startswith(f"{own}.") for use in uses):
+        return None
     for name, _ in (*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)):
         methods = (line for use, line in uses.items() if use.startswith(f"{own}.{name}.") and use.endswith("()"))
         if (line := uses.get(f"{own}.{name}") or next(methods, None)) is not None:
@@ -159,7 +161,8 @@ def _can_fuse(layer: nn.TransformerEncoderLayer) -> bool:
 def has_no_forward(module: nn.Module) -> bool:
     if isinstance(module, torch.jit.ScriptModule):  # its class answers to no question about a forward
         return not hasattr(module, "forward")
-    return "forward" not in vars(module) and type(module).forward is nn.Module.forward
+    # The class first: `vars` of a module makes Python 3.11 build a real __dict__; see `compat.hook_dicts`.
+    return type(module).forward is nn.Module.forward and "forward" not in vars(module)
 
 
 @lru_cache(maxsize=512)

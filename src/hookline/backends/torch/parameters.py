@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import torch
@@ -31,9 +32,13 @@ class _GradientTap(Tap):
     """Hears the gradient of one parameter."""
 
     kwargs = False
-
-    def __init__(self, sink: Callable[[str, torch.Tensor], None], name: str, site: str, common: Label) -> None:
-        self.sink, self.name, self._site, self._common = sink, name, site, common
+    sink: Callable[[str, torch.Tensor], None]
+    name: str
+    _site: str
+    _common: Label
+    held: weakref.ref[torch.Tensor]
+    key: int
+    """On which parameter it was placed, under which number."""
 
     @property
     def label(self) -> Label:  # type: ignore[override]  # made when asked for, which is seldom
@@ -44,36 +49,42 @@ class _GradientTap(Tap):
             self.sink(self.name, grad)
 
 
+_quick_tap: Callable[[], _GradientTap] = partial(_GradientTap.__new__, _GradientTap)
+"""A tap without a frame of Python: there is one for every parameter."""
+
+
 class _Heard:
     """The taps of one attachment on parameters."""
 
     def __init__(self) -> None:
-        self._entries: list[tuple[weakref.ref[torch.Tensor], int, Tap]] = []
+        self._taps: list[_GradientTap] = []
 
     def put(self, sites: Iterable[HeardSite], label: Label) -> list[tuple[torch.Tensor, Tap]]:
         """Places a tap on each own parameter of the sites; returns those that torch itself has to place."""
         number = fresh_hook_id()
         left: list[tuple[torch.Tensor, Tap]] = []
-        note = self._entries.append
+        note, held_by = self._taps.append, weakref.ref
         for site, module, sink in sites:
             for name, parameter in _own_parameters(module):
                 if not parameter.requires_grad:
                     continue
-                tap = _GradientTap(sink, name, site, label)
+                tap = _quick_tap()
+                tap.sink, tap.name, tap._site, tap._common = sink, name, site, label
                 if type(parameter) is not nn.Parameter:
                     left.append((parameter, tap))
                     continue
                 hooks = hooks_of_leaf(parameter)
-                key = number if number not in hooks else fresh_hook_id()  # it may be of several modules
-                note((weakref.ref(parameter), key, tap))
+                tap.key = key = number if number not in hooks else fresh_hook_id()  # it may be of several modules
+                tap.held = held_by(parameter)
+                note(tap)
                 hooks[key] = tap
         return left
 
     def remove(self) -> None:
-        for held, key, tap in self._entries:
-            if (parameter := held()) is not None:
-                take_off_leaf(parameter, tap, key)
-        self._entries.clear()
+        for tap in self._taps:
+            if (parameter := tap.held()) is not None:
+                take_off_leaf(parameter, tap, tap.key)
+        self._taps.clear()
 
 
 def hear_parameters(undoing: Undoing, sites: Iterable[HeardSite], label: Label) -> None:
@@ -96,10 +107,11 @@ def _own_parameters(module: nn.Module) -> Iterable[tuple[str, torch.Tensor]]:
     own = module._parameters
     if not own:
         return ()
+    ids = {*map(id, own.values())}
+    if len(ids) == len(own) and id(None) not in ids:
+        return own.items()  # type: ignore[return-value]
     found = [(name, one) for name, one in own.items() if one is not None]
-    if len(found) > 1 and len({id(one) for _, one in found}) < len(found):  # one under several names: the first
-        return {id(one): (name, one) for name, one in reversed(found)}.values()
-    return found
+    return {id(one): (name, one) for name, one in reversed(found)}.values()  # one under several names: the first
 
 
 def all_parameters(model: nn.Module) -> list[torch.Tensor]:

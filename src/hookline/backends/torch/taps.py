@@ -12,7 +12,7 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import nn
 
@@ -23,14 +23,16 @@ from hookline.backends.replaced_forward import ReplacedForward, replaced
 from hookline.backends.tap import order_numbers
 from hookline.backends.torch.attached import Attached, attached
 from hookline.backends.torch.compat import (
+    HOOKS_AFTER,
+    HOOKS_BEFORE,
+    KWARGS_AFTER,
+    KWARGS_BEFORE,
     always_called,
     before_registering,
     beware_of_compiling,
     compiled,
     fresh_hook_id,
     hook_dicts,
-    hooks_after,
-    hooks_before,
     never_compiled,
     tensor_hooks,
     traced_instead,
@@ -39,8 +41,10 @@ from hookline.backends.torch.compat import (
 from hookline.backends.torch.compiled.classes import retarget
 from hookline.backends.torch.compiled.constants import need_version
 from hookline.backends.torch.compiled.traced import call_of_inert, call_of_point, call_of_replaced, call_of_tap
+from hookline.backends.torch.entries import Entries, Held
 from hookline.backends.undoing import Undoing
 
+Put = Callable[[nn.Module, Tap], "OrderedDict[int, Any] | None"]
 _traceable: set[type] = set()
 beware_of_compiling()
 traced_instead(Inert.__call__, call_of_inert)
@@ -73,13 +77,30 @@ def attach(undoing: Undoing, placements: list[Placement]) -> None:
     placed.put(placements)
 
 
+class _Way(NamedTuple):
+    """How a tap is called, and so where its entries are.
+
+    Taps of a class that is `alike` are all called in one way, none is a FunctionTap, and none is `always` called
+    or comes `first`.
+    """
+
+    after: bool
+    kwargs: bool
+    always: bool
+    first: bool
+
+    def entries(self, key: int, held: Held) -> Entries:
+        """For taps of this kind, under that number; `held` gets their modules."""
+        names = (HOOKS_AFTER, KWARGS_AFTER) if self.after else (HOOKS_BEFORE, KWARGS_BEFORE)
+        return Entries(names[0], names[1] if self.kwargs else None, key, order_numbers, held)
+
+
 class _Placed:
     """The entries of one attachment in hook dictionaries."""
 
     def __init__(self) -> None:
         self._attached = Attached()
-        self._entries: list[tuple[weakref.ref[nn.Module], bool, bool, int]] = []
-        """The module, whether after its forward, whether there is a note beside the entry, and its key."""
+        self._entries: dict[tuple[_Way, int], Entries] = {}
         self._is_there = False
 
     @changing
@@ -93,45 +114,53 @@ class _Placed:
         for kind in {type(tap) for _, tap in placements}:
             if kind not in _traceable:
                 _make_traceable(kind)
-        hold, note = self._attached.held.append, self._entries.append
-        ways: dict[type, tuple[bool, bool, bool, bool]] = {}
+        quick: dict[type, tuple[Put, bool]] = {}
         for module, tap in placements:
-            if (way := ways.get(type(tap))) is None:
-                way = tap.after, tap.kwargs, tap.always_called, tap.prepended
-                if tap.alike:
-                    ways[type(tap)] = way
-            after, kwargs, always, first = way
-            hooks = (hooks_after if after else hooks_before)(module)
-            key = number if number not in hooks else fresh_hook_id()
-            held = weakref.ref(module)
-            hold(held)
-            note((held, after, kwargs or always, key))
-            tap.order = -next(order_numbers) if first else next(order_numbers)
-            if isinstance(tap, FunctionTap):
-                tap.count = 2 + kwargs + after
-            if kwargs:
-                hook_dicts(module, after)[1][key] = True
-            if always:
-                always_called(module)[key] = True
-            hooks[key] = tap
-            if first:
-                hooks.move_to_end(key, last=False)
-            if len(hooks) > 1:
-                _sort(hooks, after=after)
+            if (known := quick.get(type(tap))) is not None and (hooks := known[0](module, tap)) is not None:
+                if len(hooks) > 1:
+                    _sort(hooks, after=known[1])
+                continue
+            entries, way = self._put_anyhow(module, tap, number)
+            if tap.alike:
+                quick[type(tap)] = entries.put, way.after
         if was_compiled():
             _retarget(self._attached.modules())
+
+    def _put_anyhow(self, module: nn.Module, tap: Tap, number: int) -> tuple[Entries, _Way]:
+        """Puts a tap of any kind, under this number if that is free."""
+        way = _Way(tap.after, tap.kwargs, tap.always_called, tap.prepended)
+        key = number if number not in hook_dicts(module, way.after)[0] else fresh_hook_id()
+        entries = self._under(way, key)
+        if isinstance(tap, FunctionTap):
+            tap.count = 2 + way.kwargs + way.after
+        if way.always:
+            entries.held.append(weakref.ref(module))
+            always_called(module)[key] = True
+        hooks = entries.put(module, tap)
+        assert hooks is not None
+        if way.first:
+            tap.order = -tap.order
+            hooks.move_to_end(key, last=False)
+        if len(hooks) > 1:
+            _sort(hooks, after=way.after)
+        return entries, way
+
+    def _under(self, way: _Way, key: int) -> Entries:
+        if (known := self._entries.get((way, key))) is None:
+            held: Held = []
+            self._attached.held.append(held)
+            known = self._entries[way, key] = way.entries(key, held)
+        return known
 
     @changing
     def remove(self) -> None:
         if not self._is_there:
             return
-        for held, after, is_noted, key in self._entries:
-            if (module := held()) is not None:
-                (hooks_after if after else hooks_before)(module).pop(key, None)
-                if is_noted:
-                    hook_dicts(module, after)[1].pop(key, None)
-                    if after:
-                        always_called(module).pop(key, None)
+        for (way, key), entries in self._entries.items():
+            entries.remove()
+            for held in entries.held if way.always else ():
+                if (module := held()) is not None:
+                    always_called(module).pop(key, None)
         attached.discard(self._attached)
         if not attached:
             before_registering(None)

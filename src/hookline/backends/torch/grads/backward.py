@@ -310,7 +310,7 @@ class Backward:
     def _let_go(self, ledger: Ledger) -> None:
         """Forgets what came to an edge once nobody needs it any more: memory that is used again costs less."""
         # What came to a view is asked for again where it is summed anew, and what is asked for at the end.
-        if ledger.node not in self._views and not ledger.is_asked_for:
+        if not (ledger.regrouped and ledger.node in self._views) and not ledger.is_asked_for:
             ledger.forget()
 
     def _settled(self, ledger: Ledger, grad: Tensor | None) -> Tensor | None:

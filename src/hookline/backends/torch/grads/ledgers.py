@@ -69,6 +69,25 @@ class Ledger:
     claims are settled then. `looked(node)` are the views that were looked at after `node` wrote into one.
     """
 
+    # A backward makes three of them for a call that works in place.
+    __slots__ = (
+        "arrived",
+        "asked",
+        "at_owner",
+        "by_entries",
+        "came",
+        "claims",
+        "entries",
+        "is_asked_for",
+        "looked",
+        "node",
+        "output_nr",
+        "regrouped",
+        "replaced",
+        "seeds",
+        "users",
+    )
+
     def __init__(self, edge: Edge, looked: Callable[[Any], Looked]) -> None:
         self.node, self.output_nr = edge
         self.looked = looked
@@ -137,6 +156,8 @@ def regroup(views: dict[Any, Ledger], ledgers: dict[Edge, Ledger]) -> None:
     """Has sums made anew where views of hookline's, by their nodes, changed the order of adding."""
     below = [ledgers[node.next_functions[0]] for node in views]
     for bottom in {id(ledger): ledger for ledger in below if ledger.node not in views}.values():
+        if _is_all_of_one_view(bottom, views):
+            continue
         # How many gradients come to the edge, whatever views they come through.
         count, found, waiting = 0, [bottom], [bottom]
         while waiting:
@@ -149,6 +170,13 @@ def regroup(views: dict[Any, Ledger], ledgers: dict[Edge, Ledger]) -> None:
             for ledger in found:
                 ledger.by_entries = ledger.regrouped = True
             bottom.at_owner = True
+
+
+def _is_all_of_one_view(ledger: Ledger, views: dict[Any, Ledger]) -> bool:
+    """Whether all that comes to an edge comes through one view: there it is added up just as it would be here."""
+    while not ledger.seeds and len(ledger.users) == 1 and (above := views.get(ledger.users[0][0])) is not None:
+        ledger = above
+    return not any(node in views for node, _, _ in ledger.users)
 
 
 class Source:
