@@ -23,7 +23,12 @@ TENSORS = 4
 
 
 def samples_of(tree: Any) -> int:
-    """How many samples come into a model: the first dimension of the first tensor that has one; 0 without any."""
+    """How many samples come into a model: the first dimension of the first tensor that has one; 0 without any.
+
+    And 0 while torch.jit.trace notes what is asked: to it a shape is a value of the graph, not a number.
+    """
+    if compat.tracer() is not None:
+        return 0
     return next((int(one.shape[0]) for one in leaves(tree, Tensor) if one.ndim), 0)
 
 
