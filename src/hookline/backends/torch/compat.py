@@ -390,9 +390,14 @@ def in_recompute(called: bool = False) -> bool:
     if graph_task() == -1:
         return False
     node = current_node()
-    if node is not None and node.name().startswith("CheckpointFunction"):
+    if is_of_checkpoint(node):
         return True
     return in_unpacking() or (called and isinstance(node, BackwardCFunction) and _is_running(_FUNCTIONS_BACKWARD))
+
+
+def is_of_checkpoint(node: Any) -> bool:
+    """Whether an autograd node is that of torch.utils.checkpoint in its reentrant mode."""
+    return isinstance(node, BackwardCFunction) and node.name().startswith("CheckpointFunction")
 
 
 _FUNCTIONS_BACKWARD = BackwardCFunction.apply.__code__

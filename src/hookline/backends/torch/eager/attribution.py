@@ -24,12 +24,28 @@ from hookline.backends.torch.compat import model_callers, sequence_number
 LIMIT = 2**18
 """Marks that a trail keeps. Older ones go: their graphs are long gone in all but the oddest loops."""
 
+FILES = 4096
+"""Names of files that are kept with what was found out of them."""
+
 TORCH = str(Path(nn.__file__).parents[1])
 HERE = str(Path(hookline.errors.__file__).parent)
 BETWEEN = (contextlib.__file__, functools.__file__)
 """What stands on the stack between a user's line and the library that it calls: decorators."""
 MODELS = tuple(str(Path(HERE, folder)) for folder in ("testing", "examples"))
 """Folders of hookline in which there are models."""
+
+
+class _InHookline(dict[str, bool]):
+    """Whether code in a file is hookline's, and no model; found out once for each file."""
+
+    def __missing__(self, file: str) -> bool:
+        if len(self) >= FILES:  # code that is made at run time may have a new name each time
+            self.clear()
+        found = self[file] = file.startswith(HERE) and not file.startswith(MODELS)
+        return found
+
+
+in_hookline = _InHookline()
 
 
 class Trail:
@@ -87,16 +103,10 @@ def current_line() -> str | None:
 
 def is_own(code: CodeType) -> bool:
     """Whether operators that this code runs are hookline's own work on a model, such as copies."""
-    return _is_hooklines(code.co_filename) and id(code) not in model_callers
+    return in_hookline[code.co_filename] and id(code) not in model_callers
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(FILES)
 def is_library(file: str) -> bool:
     """Whether code in this file is torch's, hookline's or Python's own that calls them, not the model's."""
-    return file.startswith((TORCH, "<frozen")) or file in BETWEEN or _is_hooklines(file)
-
-
-@lru_cache(maxsize=4096)
-def _is_hooklines(file: str) -> bool:
-    """Whether code in this file is hookline's, and no model."""
-    return file.startswith(HERE) and not file.startswith(MODELS)
+    return file.startswith((TORCH, "<frozen")) or file in BETWEEN or in_hookline[file]

@@ -6,12 +6,12 @@ is entered; which module an operator belongs to is found by the number of the au
 
 from __future__ import annotations
 
-import sys
 import threading
 import weakref
 from collections.abc import Callable
 from contextlib import ExitStack, nullcontext
 from functools import lru_cache
+from sys import _getframe as _frame
 from typing import Any
 
 import torch
@@ -19,8 +19,16 @@ from torch import nn
 
 from hookline.backends.operators import BACKWARD, FORWARD, Operator, OpListener, OpSite, Scope
 from hookline.backends.torch import compat
-from hookline.backends.torch.compat import QuickDispatchMode, calls_the_model, current_node, graph_task, in_parts
-from hookline.backends.torch.eager.attribution import Trail, current_line, is_own
+from hookline.backends.torch.compat import (
+    QuickDispatchMode,
+    calls_the_model,
+    current_node,
+    graph_task,
+    in_parts,
+    is_of_checkpoint,
+    sequence_number,
+)
+from hookline.backends.torch.eager.attribution import Trail, current_line, in_hookline, is_own
 from hookline.backends.torch.parameters import recomputed
 from hookline.backends.torch.unseen import is_unseen, unseen_threads
 from hookline.backends.undoing import Filled, filled
@@ -33,17 +41,26 @@ PLAIN = (torch.Tensor,)
 """The types that torch tells of an operation on no tensor with a dispatch of its own."""
 
 
-class _Thread(threading.local):
+class Here:
     """What is under way in one thread."""
+
+    __slots__ = ("calls", "depth", "known", "quiet", "scopes", "suspended", "trail")
 
     def __init__(self) -> None:
         self.scopes: list[Scope] = []
-        self.calls: dict[str, list[Scope]] = {}  # of the forward under way, or the last one
+        self.calls: dict[OpSite, list[Scope]] = {}  # by the modules' starts; of the forward under way, or the last one
         self.depth = 0
         self.suspended = False
         self.quiet: Callable[[], Any] | None = None  # keeps what listeners do from other modes
         self.trail = Trail()
         self.known = 0  # in a backward: nodes below this number were made by operators seen so far
+
+
+class _Thread(threading.local):
+    """Leads to the Here of the thread that asks: asking takes long, so it is done once for each operator."""
+
+    def __init__(self) -> None:
+        self.here = Here()
 
 
 class OperatorMode(QuickDispatchMode):
@@ -85,15 +102,15 @@ class OperatorMode(QuickDispatchMode):
         return filled(self._switch_on)
 
     def _switch_on(self, stack: ExitStack) -> None:
-        local, modes = self.local, compat.dispatch_modes()
-        if local.trail not in self._trails:
-            self._trails.append(local.trail)
+        here, modes = self.local.here, compat.dispatch_modes()
+        if here.trail not in self._trails:
+            self._trails.append(here.trail)
         if any(mode is self for mode in modes):
             return
         others = modes and not any(mode.is_infra_mode() for mode in modes)  # fakes need theirs
-        stack.callback(local.scopes.clear)
-        stack.callback(setattr, local, "quiet", local.quiet)
-        local.quiet = compat.without_dispatch if others else None
+        stack.callback(here.scopes.clear)
+        stack.callback(setattr, here, "quiet", here.quiet)
+        here.quiet = compat.without_dispatch if others else None
         for _ in range(2):
             stack.callback(self._switch_off)
         self.__enter__()
@@ -102,33 +119,32 @@ class OperatorMode(QuickDispatchMode):
         while (modes := compat.dispatch_modes()) and modes[-1] is self:
             self.__exit__(None, None, None)
 
-    def enter(self, module: str, start: OpSite) -> Scope:
-        """The scope of a call of `module` that begins."""
-        local, number = self.local, compat.sequence_number()
-        scopes, calls = local.scopes, local.calls.get(module)
-        if calls is None:
-            calls = local.calls[module] = []
+    def enter(self, here: Here, start: OpSite) -> Scope:
+        """The scope of a call of a module that begins, in this thread; `start` is of the module."""
+        number, scopes = sequence_number(), here.scopes
+        if (calls := here.calls.get(start)) is None:
+            calls = here.calls[start] = []
         if (scopes and scopes[-1].muted) or (graph_task() != -1 and compat.in_recompute(bool(calls))):
             repeated = recomputed(calls)
-            scope = Scope(module, repeated.call if repeated else 0, start, number, True)
+            scope = Scope(start.module, repeated.call if repeated else 0, start, number, True)
         else:
-            scope = Scope(module, len(calls), start, number)
+            scope = Scope(start.module, len(calls), start, number)
             calls.append(scope)
         scopes.append(scope)
-        local.trail.mark(scope, number)
+        here.trail.mark(scope, number)
         return scope
 
-    def leave(self, scope: Scope) -> None:
+    def leave(self, here: Here, scope: Scope) -> None:
         """The call of `scope` has ended, and any within it that were left by an exception."""
-        local = self.local
-        while local.scopes and local.scopes.pop() is not scope:
+        scopes = here.scopes
+        while scopes and scopes.pop() is not scope:
             pass
-        if local.scopes:
-            local.trail.mark(local.scopes[-1])
+        if scopes:
+            here.trail.mark(scopes[-1], sequence_number())
         else:
             node = current_node() if scope.muted else None
-            local.trail.mark(None if node is None else self._scope_of(node))
-            local.known = compat.sequence_number()
+            here.trail.mark(None if node is None else self._scope_of(here, node), sequence_number())
+            here.known = sequence_number()
 
     def suspended(self) -> Filled:
         """A context for a part of the model that is compiled: the mode is off, its backward is nobody's here."""
@@ -139,8 +155,9 @@ class OperatorMode(QuickDispatchMode):
         if not modes or modes[-1] is not self:
             return
         stack.callback(self.__enter__)
-        stack.callback(setattr, self.local, "suspended", False)
-        self.local.suspended = True  # to compile a part, torch runs its backward as well
+        here = self.local.here
+        stack.callback(setattr, here, "suspended", False)
+        here.suspended = True  # to compile a part, torch runs its backward as well
         self.__exit__(None, None, None)
 
     # Backwards
@@ -150,26 +167,26 @@ class OperatorMode(QuickDispatchMode):
         return filled(self._begin_backward)
 
     def _begin_backward(self, stack: ExitStack) -> None:
-        local = self.local
-        if not self.open or not self._trails or local.suspended or not self.listener.is_mine():
+        here = self.local.here
+        if not self.open or not self._trails or here.suspended or not self.listener.is_mine():
             return
-        scopes, known = local.scopes, local.known
-        stack.callback(local.trail.mark, scopes[-1] if scopes else None)
-        stack.callback(setattr, local, "known", known)
-        stack.callback(setattr, local, "scopes", scopes)
-        local.scopes = []  # a model may call backward in its forward
-        local.known = compat.sequence_number()
+        scopes, known = here.scopes, here.known
+        stack.callback(here.trail.mark, scopes[-1] if scopes else None)
+        stack.callback(setattr, here, "known", known)
+        stack.callback(setattr, here, "scopes", scopes)
+        here.scopes = []  # a model may call backward in its forward
+        here.known = sequence_number()
         stack.enter_context(self.running())
 
-    def _scope_of(self, node: Any) -> Scope | None:
+    def _scope_of(self, here: Here, node: Any) -> Scope | None:
         """The call of a module in which an autograd node was made."""
         number = compat.node_number(node)
         if number >= NO_NUMBER:
             return self._owner(node.variable)
         if self._compiled_parts and node.name().startswith("CompiledFunction"):
             return None
-        if self.local.trail.covers(number):
-            return self.local.trail.scope(number)
+        if here.trail.covers(number):
+            return here.trail.scope(number)
         # Made in another thread: with one candidate it is told, with several nobody can tell.
         others = [found for trail in self._trails if (found := trail.scope(number)) is not None]
         return others[0] if len(others) == 1 else None
@@ -192,37 +209,38 @@ class OperatorMode(QuickDispatchMode):
     @calls_the_model
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        scopes = self.local.scopes
-        if is_own(sys._getframe(1).f_code) or (unseen_threads and is_unseen()):
+        code = _frame(1).f_code  # of who runs the operator
+        if (in_hookline[code.co_filename] and is_own(code)) or (unseen_threads and is_unseen()):
             return func(*args, **kwargs)
-        if scopes:
+        here = self.local.here
+        if scopes := here.scopes:
             scope = scopes[-1]
             if scope.muted:
                 return func(*args, **kwargs)
-            step = scope.step.next.get(func)
+            step = scope.step.next.get(id(func))
             if step is None:
                 if (parts := self._parts(func, args, kwargs)) is not NotImplemented:
                     return parts
                 step = self._new_step(scope.step, func)
             scope.step = step
         else:
-            found = self._backward_step(func)
+            found = self._backward_step(here, func)
             if found is None:
                 return func(*args, **kwargs)
             scope, step = found
         if not step.wanted or not self.open:
             return func(*args, **kwargs)
-        if self._plain and self.local.quiet is None:
+        if self._plain and here.quiet is None:
             out = func(*args, **kwargs)
             self._after(step, scope.call, out, None)
             return out
-        return self._told(step, scope.call, func, types, args, kwargs)
+        return self._told(here, step, scope.call, func, types, args, kwargs)
 
     @calls_the_model
-    def _told(self, step: OpSite, call: int, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+    def _told(self, here: Here, step: OpSite, call: int, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         """Runs an operator that is told with its inputs or line of code, or below other modes."""
-        listener, quiet = self.listener, self.local.quiet
-        source = self._source(step.phase) if listener.sources else None
+        listener, quiet = self.listener, here.quiet
+        source = self._source(here, step.phase) if listener.sources else None
         if quiet is None or (types and types != PLAIN):
             quiet = nullcontext
         if listener.inputs:
@@ -247,32 +265,32 @@ class OperatorMode(QuickDispatchMode):
             operator = operator_of(func)
             known = operator, self.listener.wants(operator, before.phase)
             self._known[func, before.phase] = known
-        return before.then(func, known[0], wanted=known[1])
+        # By its id, for the hash of an operator is a function of Python; `_known` keeps the operator alive.
+        return before.then(id(func), known[0], wanted=known[1])
 
-    def _backward_step(self, func: Any) -> tuple[Scope, OpSite] | None:
+    def _backward_step(self, here: Here, func: Any) -> tuple[Scope, OpSite] | None:
         node = current_node()
         if node is None:
             return None
-        scope = self._scope_of(node)
-        local = self.local
-        if (next_number := compat.sequence_number()) > local.known:
+        scope = self._scope_of(here, node)
+        if (next_number := sequence_number()) > here.known:
             # With create_graph: nodes of a second derivative are of the call whose backward makes them.
-            local.trail.mark(scope, local.known)
-            local.known = next_number
+            here.trail.mark(scope, here.known)
+            here.known = next_number
         if scope is None:
             return None
-        if compat.in_unpacking() or node.name().startswith("CheckpointFunction"):
-            local.trail.mark(scope)  # a recomputation of code outside of any module
+        if compat.in_unpacking() or is_of_checkpoint(node):
+            here.trail.mark(scope)  # a recomputation of code outside of any module
             return None
         task = graph_task()
         if scope.backward is None or scope.task != task:
             scope.backward, scope.task = self.start(scope.module, BACKWARD), task
-        step = scope.backward.next.get(func) or self._new_step(scope.backward, func)
+        step = scope.backward.next.get(id(func)) or self._new_step(scope.backward, func)
         scope.backward = step
         return scope, step
 
-    def _source(self, phase: str) -> str | None:
-        trail = self.local.trail
+    def _source(self, here: Here, phase: str) -> str | None:
+        trail = here.trail
         if phase == FORWARD:
             line = current_line()
             trail.mark_line(line)
