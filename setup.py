@@ -73,6 +73,7 @@ setup(
         part("backends/_tap", depends=headers("backends/_direct")),
         part("backends/_under_way"),
         part("diffs/_apart", *FLAGS, *SUMS),
+        part("backends/torch/eager/_calls"),
         part("backends/torch/grads/_simple"),
     ],
     cmdclass={"build_ext": BuildLibrary},

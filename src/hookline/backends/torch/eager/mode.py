@@ -6,18 +6,17 @@ is entered; which module an operator belongs to is found by the number of the au
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections.abc import Callable
-from contextlib import ExitStack, nullcontext
-from functools import lru_cache
+from contextlib import ExitStack
+from functools import lru_cache, partial
 from sys import _getframe as _frame
 from typing import Any
 
 import torch
 from torch import nn
 
-from hookline.backends.operators import BACKWARD, FORWARD, Operator, OpListener, OpSite, Scope
+from hookline.backends.operators import BACKWARD, FORWARD, Operator, OpListener, OpSite
 from hookline.backends.torch import compat
 from hookline.backends.torch.compat import (
     QuickDispatchMode,
@@ -25,10 +24,11 @@ from hookline.backends.torch.compat import (
     current_node,
     graph_task,
     in_parts,
-    is_of_checkpoint,
+    is_repeating,
     sequence_number,
 )
-from hookline.backends.torch.eager.attribution import Trail, current_line, in_hookline, is_own
+from hookline.backends.torch.eager.attribution import Trail, current_line, is_own, known_files
+from hookline.backends.torch.eager.calls import Here, Local, Scope
 from hookline.backends.torch.parameters import recomputed
 from hookline.backends.torch.unseen import is_unseen, unseen_threads
 from hookline.backends.undoing import Filled, filled
@@ -41,26 +41,8 @@ PLAIN = (torch.Tensor,)
 """The types that torch tells of an operation on no tensor with a dispatch of its own."""
 
 
-class Here:
-    """What is under way in one thread."""
-
-    __slots__ = ("calls", "depth", "known", "quiet", "scopes", "suspended", "trail")
-
-    def __init__(self) -> None:
-        self.scopes: list[Scope] = []
-        self.calls: dict[OpSite, list[Scope]] = {}  # by the modules' starts; of the forward under way, or the last one
-        self.depth = 0
-        self.suspended = False
-        self.quiet: Callable[[], Any] | None = None  # keeps what listeners do from other modes
-        self.trail = Trail()
-        self.known = 0  # in a backward: nodes below this number were made by operators seen so far
-
-
-class _Thread(threading.local):
-    """Leads to the Here of the thread that asks: asking takes long, so it is done once for each operator."""
-
-    def __init__(self) -> None:
-        self.here = Here()
+SINGLE = (int, float, bool, type(None), torch.dtype)
+"""Types of arguments that hold no tensor."""
 
 
 class OperatorMode(QuickDispatchMode):
@@ -74,7 +56,7 @@ class OperatorMode(QuickDispatchMode):
         super().__init__()
         self._compiled_parts = compiled_parts
         self.listener = listener
-        self.local = _Thread()
+        self.local = Local()
         self.open = True
         self._modules = [(name, weakref.ref(module)) for name, module in modules]
         self._starts: dict[tuple[str, str], OpSite] = {}
@@ -185,7 +167,7 @@ class OperatorMode(QuickDispatchMode):
             return self._owner(node.variable)
         if self._compiled_parts and node.name().startswith("CompiledFunction"):
             return None
-        if here.trail.covers(number):
+        if here.numbers and number >= here.numbers[0]:  # this thread had entered a module then
             return here.trail.scope(number)
         # Made in another thread: with one candidate it is told, with several nobody can tell.
         others = [found for trail in self._trails if (found := trail.scope(number)) is not None]
@@ -210,7 +192,7 @@ class OperatorMode(QuickDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         code = _frame(1).f_code  # of who runs the operator
-        if (in_hookline[code.co_filename] and is_own(code)) or (unseen_threads and is_unseen()):
+        if (known_files.get(code.co_filename, True) and is_own(code)) or (unseen_threads and is_unseen()):
             return func(*args, **kwargs)
         here = self.local.here
         if scopes := here.scopes:
@@ -241,14 +223,13 @@ class OperatorMode(QuickDispatchMode):
         """Runs an operator that is told with its inputs or line of code, or below other modes."""
         listener, quiet = self.listener, here.quiet
         source = self._source(here, step.phase) if listener.sources else None
-        if quiet is None or (types and types != PLAIN):
-            quiet = nullcontext
+        before, after = listener.before, listener.after
+        if quiet is not None and (not types or types == PLAIN):
+            before, after = partial(_told_in, quiet, before), partial(_told_in, quiet, after)
         if listener.inputs:
-            with quiet():
-                listener.before(step, call, list(leaves((args, kwargs), torch.Tensor)), source)
+            before(step, call, tensors_of(args, kwargs), source)
         out = func(*args, **kwargs)
-        with quiet():
-            listener.after(step, call, out, source)
+        after(step, call, out, source)
         return out
 
     def _parts(self, func: Any, args: Any, kwargs: Any) -> Any:
@@ -279,7 +260,7 @@ class OperatorMode(QuickDispatchMode):
             here.known = next_number
         if scope is None:
             return None
-        if compat.in_unpacking() or is_of_checkpoint(node):
+        if is_repeating(node):
             here.trail.mark(scope)  # a recomputation of code outside of any module
             return None
         task = graph_task()
@@ -297,6 +278,22 @@ class OperatorMode(QuickDispatchMode):
             return line
         node = current_node()
         return None if node is None else trail.line(compat.node_number(node))
+
+
+def _told_in(quiet: Callable[[], Any], tell: Callable[..., None], *told: Any) -> None:
+    with quiet():
+        tell(*told)
+
+
+def tensors_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor]:
+    """The tensors among the arguments of an operator, in order."""
+    found: list[torch.Tensor] = []
+    for value in (*args, *kwargs.values()) if kwargs else args:
+        if isinstance(value, torch.Tensor):
+            found.append(value)
+        elif type(value) not in SINGLE:
+            found += leaves(value, torch.Tensor)
+    return found
 
 
 def operator_of(func: Any) -> Operator:
