@@ -109,7 +109,7 @@ test-sanitized: setup
 	cp -r src/hookline $(SANITIZED)/
 	find $(SANITIZED)/hookline -name '_*.so' -delete
 	$(CC) $(SANITIZE) src/hookline/lines/_kernel.c -o $(SANITIZED)/hookline/lines/_kernel.abi3.so
-	for part in backends/_again backends/_direct backends/_tap backends/_under_way backends/_entries \
+	for part in backends/_again backends/_direct backends/_tap backends/_under_way backends/_entries backends/torch/eager/_calls \
 		backends/torch/grads/_simple diffs/_apart; do \
 		$(CC) $(SANITIZE) -fopenmp-simd -DPy_LIMITED_API=0x030B0000 \
 			-I"$$($(BIN)/python -c 'import sysconfig as s; print(s.get_path("include"))')" \

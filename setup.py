@@ -74,6 +74,7 @@ setup(
         part("backends/_under_way"),
         part("diffs/_apart", *FLAGS, *SUMS),
         part("backends/_entries"),
+        part("backends/torch/eager/_calls"),
         part("backends/torch/grads/_simple"),
     ],
     cmdclass={"build_ext": BuildLibrary},

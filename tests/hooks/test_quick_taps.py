@@ -423,7 +423,7 @@ def test_where_python_has_no_function_to_call_by_python_does_all_calls():
         with hookline.register_forward_hook(net, nothing, "*"):
             assert frames_of(lambda: net(X)) == ["HookTap.call_anyhow"] * 2
     finally:
-        quick.call_by(ctypes.cast(ctypes.pythonapi.PyObject_Vectorcall, ctypes.c_void_p).value)
+        quick.call_by(ctypes.cast(ctypes.pythonapi.PyVectorcall_Function, ctypes.c_void_p).value)
 
 
 @needs_c

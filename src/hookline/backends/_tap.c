@@ -72,12 +72,12 @@ static PyObject *beware(PyObject *module, PyObject *args) {
     Py_RETURN_NONE;
 }
 
-/* call_by(address): tells where PyObject_Vectorcall is, which every Python has and the limited API has as of 3.12. */
+/* call_by(address): tells where PyVectorcall_Function is, which every Python has and the limited API has as of 3.12. */
 static PyObject *call_by(PyObject *module, PyObject *address) {
     (void)module;
     void *found = PyLong_AsVoidPtr(address);
     if (found == NULL && PyErr_Occurred()) return NULL;
-    vectorcall = (Vectorcall)found;
+    vectorcall_of = (Vectorcall(*)(PyObject *))found;
     Py_RETURN_NONE;
 }
 

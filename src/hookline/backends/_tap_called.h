@@ -52,10 +52,10 @@ static PyObject *hook_called(PyObject *tap, PyObject *const *args, size_t flagge
     Py_ssize_t count = number_of(flagged);
     int followed = may_be_followed();
     if (followed < 0) return NULL;
-    if (hook == NULL || vectorcall == NULL || followed || names != NULL || count != self->count)
+    if (hook == NULL || vectorcall_of == NULL || followed || names != NULL || count != self->count)
         return passed_on(tap, args, count, names);
     Py_INCREF(hook);
-    PyObject *new = vectorcall(hook, args, (size_t)count, NULL);
+    PyObject *new = called_with(hook, args, count);
     Py_DECREF(hook);
     if (new == Py_None) return new;
     if (new == NULL) return hook_failed(tap);

@@ -7,8 +7,9 @@ typedef PyObject *(*Vectorcall)(PyObject *, PyObject *const *, size_t, PyObject 
 
 static Py_ssize_t number_of(size_t flagged) { return (Py_ssize_t)(flagged & ~HIGHEST_BIT); }
 
-/* Python's own PyObject_Vectorcall; NULL until somebody tells where it is (`call_by`). */
-static Vectorcall vectorcall;
+/* Python's own PyVectorcall_Function: how an object is called without a tuple, NULL where it has no such way. Itself it is
+   NULL until somebody tells where it is (`call_by`). */
+static Vectorcall (*vectorcall_of)(PyObject *);
 
 static PyObject *call_anyhow, *call_failed, *call_replaced, *special_call; /* names */
 
@@ -19,6 +20,16 @@ static PyObject *as_tuple(PyObject *const *args, Py_ssize_t count) {
         PyTuple_SetItem(tuple, i, args[i]);
     }
     return tuple;
+}
+
+/* What `callable` gives for these arguments; `vectorcall_of` is known. */
+static PyObject *called_with(PyObject *callable, PyObject *const *args, Py_ssize_t count) {
+    Vectorcall function = vectorcall_of(callable);
+    if (function != NULL) return function(callable, args, (size_t)count, NULL);
+    PyObject *tuple = as_tuple(args, count);
+    PyObject *result = tuple == NULL ? NULL : PyObject_Call(callable, tuple, NULL);
+    Py_XDECREF(tuple);
+    return result;
 }
 
 static PyObject *by_name(PyObject *const *values, PyObject *names) {

@@ -19,7 +19,7 @@ if TYPE_CHECKING or find_spec("hookline.backends._tap") is not None:
     from hookline.backends._tap import quick as quick
 
     # Every Python has this function; C has to be told where, since the limited API has it only as of 3.12.
-    call_by(ctypes.cast(ctypes.pythonapi.PyObject_Vectorcall, ctypes.c_void_p).value or 0)
+    call_by(ctypes.cast(ctypes.pythonapi.PyVectorcall_Function, ctypes.c_void_p).value or 0)
 else:  # there was no compiler when hookline was installed
 
     class Called:

@@ -12,6 +12,7 @@ import itertools
 import weakref
 from collections.abc import Callable
 from functools import partial
+from types import MethodType
 from typing import Any
 
 from hookline.backends.changing import changing
@@ -57,7 +58,7 @@ class ReplacedForward:
         """The forward that was there before."""
         if self.before is not None:
             return self.before
-        return self._of_class(self._held())
+        return MethodType(self._class_has, self._held()) if self._is_method else self._class_has
 
     __wrapped__ = original
 
@@ -110,7 +111,7 @@ class ReplacedForward:
                 object.__setattr__(module, name, self.original)
 
     def _of_class(self, module: Module) -> Any:
-        return self._class_has.__get__(module) if self._is_method else self._class_has
+        return MethodType(self._class_has, module) if self._is_method else self._class_has
 
     def followed_original(self) -> Any:
         """As `original`, in words that the torch.compile of torch 2.12 understands as well."""

@@ -81,7 +81,7 @@ def test_a_wheel_holds_the_package_and_nothing_else(wheel):
         for path in PACKAGE.rglob("*")
         if path.suffix in {".py", ".pyi", ".js", ".css", ".html", ".svg"} or path.name == "py.typed"
     }
-    inside_backends = ("_again", "_direct", "_tap", "_under_way", "torch/grads/_simple")
+    inside_backends = ("_again", "_direct", "_entries", "_tap", "_under_way", "torch/eager/_calls", "torch/grads/_simple")
     parts = (*(f"backends/{name}" for name in inside_backends), "diffs/_apart", "lines/_kernel")
     compiled = {f"hookline/{part}.abi3.so" for part in parts}
     assert inside == expected | compiled

@@ -390,9 +390,17 @@ def in_recompute(called: bool = False) -> bool:
     if graph_task() == -1:
         return False
     node = current_node()
-    if node is not None and node.name().startswith("CheckpointFunction"):
+    return is_repeating(node) or (
+        called and isinstance(node, BackwardCFunction) and _is_running(_FUNCTIONS_BACKWARD)
+    )
+
+
+def is_repeating(node: Any) -> bool:
+    """Whether torch.utils.checkpoint repeats a forward in the backward of this node, in either mode."""
+    function: Any = node if isinstance(node, BackwardCFunction) else None
+    if function is not None and function.name().startswith("CheckpointFunction"):
         return True
-    return in_unpacking() or (called and isinstance(node, BackwardCFunction) and _is_running(_FUNCTIONS_BACKWARD))
+    return (_saved_hooks is None or bool(_saved_hooks(True))) and in_unpacking()
 
 
 _FUNCTIONS_BACKWARD = BackwardCFunction.apply.__code__

@@ -24,6 +24,9 @@ from hookline.backends.torch.compat import model_callers, sequence_number
 LIMIT = 2**18
 """Marks that a trail keeps. Older ones go: their graphs are long gone in all but the oddest loops."""
 
+FILES = 4096
+"""Names of files that are kept with what was found out of them."""
+
 TORCH = str(Path(nn.__file__).parents[1])
 HERE = str(Path(hookline.errors.__file__).parent)
 BETWEEN = (contextlib.__file__, functools.__file__)
@@ -32,26 +35,30 @@ MODELS = tuple(str(Path(HERE, folder)) for folder in ("testing", "examples"))
 """Folders of hookline in which there are models."""
 
 
+known_files: dict[str, bool] = {}
+"""Whether code in a file is hookline's, and no model; as far as it was found out."""
+
+
 class Trail:
     """The scopes and lines of one thread, by the number of the autograd node that was next."""
 
     def __init__(self) -> None:
-        self._numbers: list[int] = []
-        self._scopes: list[Scope | None] = []
+        self.numbers: list[int] = []
+        self.scopes: list[Scope | None] = []
         self._lines: dict[int, str] = {}
 
     def mark(self, scope: Scope | None, number: int = -1) -> None:
         """From now on nodes are made in `scope`; `number` is that of the next one, if it is known."""
         if number < 0:
             number = sequence_number()
-        numbers = self._numbers
+        numbers = self.numbers
         if numbers and numbers[-1] >= number:
-            self._scopes[-1] = scope
+            self.scopes[-1] = scope
             return
         numbers.append(number)
-        self._scopes.append(scope)
+        self.scopes.append(scope)
         if len(numbers) > LIMIT:
-            del numbers[: LIMIT // 2], self._scopes[: LIMIT // 2]
+            del numbers[: LIMIT // 2], self.scopes[: LIMIT // 2]
 
     def mark_line(self, line: str | None) -> None:
         """The operator under way stands in this line; its node, if it has one, was made just now."""
@@ -61,14 +68,10 @@ class Trail:
                 for number in list(self._lines)[: LIMIT // 2]:
                     del self._lines[number]
 
-    def covers(self, number: int) -> bool:
-        """Whether this thread had entered a module when it gave out that number."""
-        return bool(self._numbers) and number >= self._numbers[0]
-
     def scope(self, number: int) -> Scope | None:
         """Where the node of that number was made."""
-        index = bisect_right(self._numbers, number) - 1
-        return self._scopes[index] if index >= 0 else None
+        index = bisect_right(self.numbers, number) - 1
+        return self.scopes[index] if index >= 0 else None
 
     def line(self, number: int) -> str | None:
         """The line of code that made the node of that number."""
@@ -90,13 +93,17 @@ def is_own(code: CodeType) -> bool:
     return _is_hooklines(code.co_filename) and id(code) not in model_callers
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(FILES)
 def is_library(file: str) -> bool:
     """Whether code in this file is torch's, hookline's or Python's own that calls them, not the model's."""
     return file.startswith((TORCH, "<frozen")) or file in BETWEEN or _is_hooklines(file)
 
 
-@lru_cache(maxsize=4096)
 def _is_hooklines(file: str) -> bool:
     """Whether code in this file is hookline's, and no model."""
-    return file.startswith(HERE) and not file.startswith(MODELS)
+    found = known_files.get(file)
+    if found is None:
+        if len(known_files) >= FILES:  # code that is made at run time may have a new name each time
+            known_files.clear()
+        found = known_files[file] = file.startswith(HERE) and not file.startswith(MODELS)
+    return found

@@ -7,6 +7,7 @@ outermost, switches the mode on (mode.py).
 from __future__ import annotations
 
 from functools import cache
+from types import MethodType
 from typing import Any
 
 from torch import nn
@@ -15,8 +16,10 @@ from hookline.backends.operators import FORWARD, OpListener
 from hookline.backends.protocol import Label
 from hookline.backends.replaced_forward import ReplacedForward, Through
 from hookline.backends.torch import compat
-from hookline.backends.torch.compat import calls_the_model
+from hookline.backends.torch.compat import calls_the_model, graph_task, sequence_number
 from hookline.backends.torch.compiled.entry import around_compiled
+from hookline.backends.torch.eager.attribution import LIMIT
+from hookline.backends.torch.eager.calls import Here, Part
 from hookline.backends.torch.eager.mode import OperatorMode
 from hookline.backends.torch.engine import around_backward
 from hookline.backends.undoing import Undoing
@@ -52,38 +55,49 @@ def hook_eager(
 class _PartForward(ReplacedForward):
     """The forward of a module whose operators are told."""
 
-    __slots__ = ("_mode", "_name", "_start")
+    __slots__ = ("_mode", "_part", "_start")
     followed = False
 
     def __init__(self, mode: OperatorMode, name: str, module: nn.Module, label: Label) -> None:
         super().__init__(module, "forward", Through(), label)
-        self._mode, self._name, self._start = mode, name, mode.start(name, FORWARD)
+        self._mode, self._start = mode, mode.start(name, FORWARD)
+        self._part = Part(mode.local, self._start, name, sequence_number, graph_task, mode.leave, LIMIT)
 
     @calls_the_model
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        mode = self._mode
-        if not mode.local.scopes:
-            return self._outermost(*args, **kwargs)
-        scope = mode.enter(self._name, self._start)
-        try:
-            return self.original(*args, **kwargs)
-        finally:
-            mode.leave(scope)
+        if self.before is None and self._is_method:  # `original`, without a frame
+            forward = MethodType(self._class_has, self._held())
+        else:
+            forward = self.original
+        part = self._part
+        output = part(forward, args, kwargs)
+        return self._anyhow(forward, args, kwargs) if output is part else output
 
     @calls_the_model
-    def _outermost(self, *args: Any, **kwargs: Any) -> Any:
+    def _anyhow(self, forward: Any, args: Any, kwargs: Any) -> Any:
+        mode = self._mode
+        here = mode.local.here
+        if not here.scopes:
+            return self._outermost(here, forward, args, kwargs)
+        scope = mode.enter(here, self._start)
+        try:
+            return forward(*args, **kwargs)
+        finally:
+            mode.leave(here, scope)
+
+    @calls_the_model
+    def _outermost(self, here: Here, forward: Any, args: Any, kwargs: Any) -> Any:
         mode = self._mode
         if not mode.open or not mode.listener.is_mine():
-            return self.original(*args, **kwargs)
-        local = mode.local
-        if local.depth == 0 and not compat.in_recompute(bool(local.calls)):
-            local.calls = {}
+            return forward(*args, **kwargs)
+        if here.depth == 0 and not compat.in_recompute(bool(here.calls)):
+            here.calls = {}
         with mode.running():
-            scope = mode.enter(self._name, self._start)
+            scope = mode.enter(here, self._start)
             try:
-                return self.original(*args, **kwargs)
+                return forward(*args, **kwargs)
             finally:
-                mode.leave(scope)
+                mode.leave(here, scope)
 
 
 class _ModelForward(ReplacedForward):
@@ -98,14 +112,14 @@ class _ModelForward(ReplacedForward):
 
     @calls_the_model
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        local = self._mode.local
-        if local.depth == 0 and not compat.in_recompute(bool(local.calls)):
-            local.calls = {}
-        local.depth += 1
+        here = self._mode.local.here
+        if here.depth == 0 and not compat.in_recompute(bool(here.calls)):
+            here.calls = {}
+        here.depth += 1
         try:
             return self.original(*args, **kwargs)
         finally:
-            local.depth -= 1
+            here.depth -= 1
 
 
 @cache

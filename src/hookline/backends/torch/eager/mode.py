@@ -6,21 +6,29 @@ is entered; which module an operator belongs to is found by the number of the au
 
 from __future__ import annotations
 
-import sys
-import threading
 import weakref
 from collections.abc import Callable
-from contextlib import ExitStack, nullcontext
-from functools import lru_cache
+from contextlib import ExitStack
+from functools import lru_cache, partial
+from sys import _getframe as _frame
 from typing import Any
 
 import torch
 from torch import nn
 
-from hookline.backends.operators import BACKWARD, FORWARD, Operator, OpListener, OpSite, Scope
+from hookline.backends.operators import BACKWARD, FORWARD, Operator, OpListener, OpSite
 from hookline.backends.torch import compat
-from hookline.backends.torch.compat import QuickDispatchMode, calls_the_model, current_node, graph_task, in_parts
-from hookline.backends.torch.eager.attribution import Trail, current_line, is_own
+from hookline.backends.torch.compat import (
+    QuickDispatchMode,
+    calls_the_model,
+    current_node,
+    graph_task,
+    in_parts,
+    is_repeating,
+    sequence_number,
+)
+from hookline.backends.torch.eager.attribution import Trail, current_line, is_own, known_files
+from hookline.backends.torch.eager.calls import Here, Local, Scope
 from hookline.backends.torch.parameters import recomputed
 from hookline.backends.torch.unseen import is_unseen, unseen_threads
 from hookline.backends.undoing import Filled, filled
@@ -33,17 +41,8 @@ PLAIN = (torch.Tensor,)
 """The types that torch tells of an operation on no tensor with a dispatch of its own."""
 
 
-class _Thread(threading.local):
-    """What is under way in one thread."""
-
-    def __init__(self) -> None:
-        self.scopes: list[Scope] = []
-        self.calls: dict[str, list[Scope]] = {}  # of the forward under way, or the last one
-        self.depth = 0
-        self.suspended = False
-        self.quiet: Callable[[], Any] | None = None  # keeps what listeners do from other modes
-        self.trail = Trail()
-        self.known = 0  # in a backward: nodes below this number were made by operators seen so far
+SINGLE = (int, float, bool, type(None), torch.dtype)
+"""Types of arguments that hold no tensor."""
 
 
 class OperatorMode(QuickDispatchMode):
@@ -57,7 +56,7 @@ class OperatorMode(QuickDispatchMode):
         super().__init__()
         self._compiled_parts = compiled_parts
         self.listener = listener
-        self.local = _Thread()
+        self.local = Local()
         self.open = True
         self._modules = [(name, weakref.ref(module)) for name, module in modules]
         self._starts: dict[tuple[str, str], OpSite] = {}
@@ -85,15 +84,15 @@ class OperatorMode(QuickDispatchMode):
         return filled(self._switch_on)
 
     def _switch_on(self, stack: ExitStack) -> None:
-        local, modes = self.local, compat.dispatch_modes()
-        if local.trail not in self._trails:
-            self._trails.append(local.trail)
+        here, modes = self.local.here, compat.dispatch_modes()
+        if here.trail not in self._trails:
+            self._trails.append(here.trail)
         if any(mode is self for mode in modes):
             return
         others = modes and not any(mode.is_infra_mode() for mode in modes)  # fakes need theirs
-        stack.callback(local.scopes.clear)
-        stack.callback(setattr, local, "quiet", local.quiet)
-        local.quiet = compat.without_dispatch if others else None
+        stack.callback(here.scopes.clear)
+        stack.callback(setattr, here, "quiet", here.quiet)
+        here.quiet = compat.without_dispatch if others else None
         for _ in range(2):
             stack.callback(self._switch_off)
         self.__enter__()
@@ -102,33 +101,32 @@ class OperatorMode(QuickDispatchMode):
         while (modes := compat.dispatch_modes()) and modes[-1] is self:
             self.__exit__(None, None, None)
 
-    def enter(self, module: str, start: OpSite) -> Scope:
-        """The scope of a call of `module` that begins."""
-        local, number = self.local, compat.sequence_number()
-        scopes, calls = local.scopes, local.calls.get(module)
-        if calls is None:
-            calls = local.calls[module] = []
+    def enter(self, here: Here, start: OpSite) -> Scope:
+        """The scope of a call of a module that begins, in this thread; `start` is of the module."""
+        number, scopes = sequence_number(), here.scopes
+        if (calls := here.calls.get(start)) is None:
+            calls = here.calls[start] = []
         if (scopes and scopes[-1].muted) or (graph_task() != -1 and compat.in_recompute(bool(calls))):
             repeated = recomputed(calls)
-            scope = Scope(module, repeated.call if repeated else 0, start, number, True)
+            scope = Scope(start.module, repeated.call if repeated else 0, start, number, True)
         else:
-            scope = Scope(module, len(calls), start, number)
+            scope = Scope(start.module, len(calls), start, number)
             calls.append(scope)
         scopes.append(scope)
-        local.trail.mark(scope, number)
+        here.trail.mark(scope, number)
         return scope
 
-    def leave(self, scope: Scope) -> None:
+    def leave(self, here: Here, scope: Scope) -> None:
         """The call of `scope` has ended, and any within it that were left by an exception."""
-        local = self.local
-        while local.scopes and local.scopes.pop() is not scope:
+        scopes = here.scopes
+        while scopes and scopes.pop() is not scope:
             pass
-        if local.scopes:
-            local.trail.mark(local.scopes[-1])
+        if scopes:
+            here.trail.mark(scopes[-1], sequence_number())
         else:
             node = current_node() if scope.muted else None
-            local.trail.mark(None if node is None else self._scope_of(node))
-            local.known = compat.sequence_number()
+            here.trail.mark(None if node is None else self._scope_of(here, node), sequence_number())
+            here.known = sequence_number()
 
     def suspended(self) -> Filled:
         """A context for a part of the model that is compiled: the mode is off, its backward is nobody's here."""
@@ -139,8 +137,9 @@ class OperatorMode(QuickDispatchMode):
         if not modes or modes[-1] is not self:
             return
         stack.callback(self.__enter__)
-        stack.callback(setattr, self.local, "suspended", False)
-        self.local.suspended = True  # to compile a part, torch runs its backward as well
+        here = self.local.here
+        stack.callback(setattr, here, "suspended", False)
+        here.suspended = True  # to compile a part, torch runs its backward as well
         self.__exit__(None, None, None)
 
     # Backwards
@@ -150,26 +149,26 @@ class OperatorMode(QuickDispatchMode):
         return filled(self._begin_backward)
 
     def _begin_backward(self, stack: ExitStack) -> None:
-        local = self.local
-        if not self.open or not self._trails or local.suspended or not self.listener.is_mine():
+        here = self.local.here
+        if not self.open or not self._trails or here.suspended or not self.listener.is_mine():
             return
-        scopes, known = local.scopes, local.known
-        stack.callback(local.trail.mark, scopes[-1] if scopes else None)
-        stack.callback(setattr, local, "known", known)
-        stack.callback(setattr, local, "scopes", scopes)
-        local.scopes = []  # a model may call backward in its forward
-        local.known = compat.sequence_number()
+        scopes, known = here.scopes, here.known
+        stack.callback(here.trail.mark, scopes[-1] if scopes else None)
+        stack.callback(setattr, here, "known", known)
+        stack.callback(setattr, here, "scopes", scopes)
+        here.scopes = []  # a model may call backward in its forward
+        here.known = sequence_number()
         stack.enter_context(self.running())
 
-    def _scope_of(self, node: Any) -> Scope | None:
+    def _scope_of(self, here: Here, node: Any) -> Scope | None:
         """The call of a module in which an autograd node was made."""
         number = compat.node_number(node)
         if number >= NO_NUMBER:
             return self._owner(node.variable)
         if self._compiled_parts and node.name().startswith("CompiledFunction"):
             return None
-        if self.local.trail.covers(number):
-            return self.local.trail.scope(number)
+        if here.numbers and number >= here.numbers[0]:  # this thread had entered a module then
+            return here.trail.scope(number)
         # Made in another thread: with one candidate it is told, with several nobody can tell.
         others = [found for trail in self._trails if (found := trail.scope(number)) is not None]
         return others[0] if len(others) == 1 else None
@@ -192,45 +191,45 @@ class OperatorMode(QuickDispatchMode):
     @calls_the_model
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        scopes = self.local.scopes
-        if is_own(sys._getframe(1).f_code) or (unseen_threads and is_unseen()):
+        code = _frame(1).f_code  # of who runs the operator
+        if (known_files.get(code.co_filename, True) and is_own(code)) or (unseen_threads and is_unseen()):
             return func(*args, **kwargs)
-        if scopes:
+        here = self.local.here
+        if scopes := here.scopes:
             scope = scopes[-1]
             if scope.muted:
                 return func(*args, **kwargs)
-            step = scope.step.next.get(func)
+            step = scope.step.next.get(id(func))
             if step is None:
                 if (parts := self._parts(func, args, kwargs)) is not NotImplemented:
                     return parts
                 step = self._new_step(scope.step, func)
             scope.step = step
         else:
-            found = self._backward_step(func)
+            found = self._backward_step(here, func)
             if found is None:
                 return func(*args, **kwargs)
             scope, step = found
         if not step.wanted or not self.open:
             return func(*args, **kwargs)
-        if self._plain and self.local.quiet is None:
+        if self._plain and here.quiet is None:
             out = func(*args, **kwargs)
             self._after(step, scope.call, out, None)
             return out
-        return self._told(step, scope.call, func, types, args, kwargs)
+        return self._told(here, step, scope.call, func, types, args, kwargs)
 
     @calls_the_model
-    def _told(self, step: OpSite, call: int, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+    def _told(self, here: Here, step: OpSite, call: int, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         """Runs an operator that is told with its inputs or line of code, or below other modes."""
-        listener, quiet = self.listener, self.local.quiet
-        source = self._source(step.phase) if listener.sources else None
-        if quiet is None or (types and types != PLAIN):
-            quiet = nullcontext
+        listener, quiet = self.listener, here.quiet
+        source = self._source(here, step.phase) if listener.sources else None
+        before, after = listener.before, listener.after
+        if quiet is not None and (not types or types == PLAIN):
+            before, after = partial(_told_in, quiet, before), partial(_told_in, quiet, after)
         if listener.inputs:
-            with quiet():
-                listener.before(step, call, list(leaves((args, kwargs), torch.Tensor)), source)
+            before(step, call, tensors_of(args, kwargs), source)
         out = func(*args, **kwargs)
-        with quiet():
-            listener.after(step, call, out, source)
+        after(step, call, out, source)
         return out
 
     def _parts(self, func: Any, args: Any, kwargs: Any) -> Any:
@@ -247,38 +246,54 @@ class OperatorMode(QuickDispatchMode):
             operator = operator_of(func)
             known = operator, self.listener.wants(operator, before.phase)
             self._known[func, before.phase] = known
-        return before.then(func, known[0], wanted=known[1])
+        # By its id, for the hash of an operator is a function of Python; `_known` keeps the operator alive.
+        return before.then(id(func), known[0], wanted=known[1])
 
-    def _backward_step(self, func: Any) -> tuple[Scope, OpSite] | None:
+    def _backward_step(self, here: Here, func: Any) -> tuple[Scope, OpSite] | None:
         node = current_node()
         if node is None:
             return None
-        scope = self._scope_of(node)
-        local = self.local
-        if (next_number := compat.sequence_number()) > local.known:
+        scope = self._scope_of(here, node)
+        if (next_number := sequence_number()) > here.known:
             # With create_graph: nodes of a second derivative are of the call whose backward makes them.
-            local.trail.mark(scope, local.known)
-            local.known = next_number
+            here.trail.mark(scope, here.known)
+            here.known = next_number
         if scope is None:
             return None
-        if compat.in_unpacking() or node.name().startswith("CheckpointFunction"):
-            local.trail.mark(scope)  # a recomputation of code outside of any module
+        if is_repeating(node):
+            here.trail.mark(scope)  # a recomputation of code outside of any module
             return None
         task = graph_task()
         if scope.backward is None or scope.task != task:
             scope.backward, scope.task = self.start(scope.module, BACKWARD), task
-        step = scope.backward.next.get(func) or self._new_step(scope.backward, func)
+        step = scope.backward.next.get(id(func)) or self._new_step(scope.backward, func)
         scope.backward = step
         return scope, step
 
-    def _source(self, phase: str) -> str | None:
-        trail = self.local.trail
+    def _source(self, here: Here, phase: str) -> str | None:
+        trail = here.trail
         if phase == FORWARD:
             line = current_line()
             trail.mark_line(line)
             return line
         node = current_node()
         return None if node is None else trail.line(compat.node_number(node))
+
+
+def _told_in(quiet: Callable[[], Any], tell: Callable[..., None], *told: Any) -> None:
+    with quiet():
+        tell(*told)
+
+
+def tensors_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor]:
+    """The tensors among the arguments of an operator, in order."""
+    found: list[torch.Tensor] = []
+    for value in (*args, *kwargs.values()) if kwargs else args:
+        if isinstance(value, torch.Tensor):
+            found.append(value)
+        elif type(value) not in SINGLE:
+            found += leaves(value, torch.Tensor)
+    return found
 
 
 def operator_of(func: Any) -> Operator:
