@@ -3,6 +3,8 @@
 import copy
 import gc
 import pickle
+import subprocess
+import sys
 import threading
 from contextlib import nullcontext
 from functools import partial
@@ -523,3 +525,36 @@ def test_nothing_of_the_model_is_kept_alive():
     del handle, model
     gc.collect()
     assert gone() is None
+
+
+def test_without_a_compiler_the_same_operators_are_told():
+    code = (
+        "import importlib.util as u; find = u.find_spec; import sys\n"
+        "if sys.argv[1] == 'without':\n"
+        "    u.find_spec = lambda name, *a: None if name.endswith('._calls') else find(name, *a)\n"
+        "import hookline, torch; from torch import nn\n"
+        "class Broken(nn.Module):\n"
+        "    def forward(self, x): raise ValueError('no')\n"
+        "class Net(nn.Module):\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        "        self.fc, self.broken = nn.Linear(2, 2), nn.Sequential(Broken())\n"
+        "    def forward(self, x):\n"
+        "        try: self.broken(x)\n"
+        "        except ValueError: pass\n"
+        "        return self.fc(self.fc(x)).relu()\n"
+        "net = Net()\n"
+        "with hookline.register_op_hook(net, lambda name, op, array: print(name), monitor_all=True):\n"
+        "    net(torch.ones(1, 2)).sum().backward()\n"
+        "from hookline.backends.torch.eager import calls\n"
+        "print(calls.Part.__module__, file=sys.stderr)\n"
+    )
+
+    def printed(how):
+        done = subprocess.run([sys.executable, "-c", code, how], capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stderr
+        return done.stdout, done.stderr.split()[-1]
+
+    (without, python), (told, c) = printed("without"), printed("with")
+    assert "fc#1/addmm.output" in told and without == told
+    assert (python, c) == ("hookline.backends.torch.eager.calls", "hookline.backends.torch.eager._calls")
