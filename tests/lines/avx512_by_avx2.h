@@ -6,6 +6,7 @@
 #ifndef AVX512_BY_AVX2_H
 #define AVX512_BY_AVX2_H
 
+#ifdef __x86_64__
 #include <immintrin.h>
 #include <stdint.h>
 #include <string.h>
@@ -14,6 +15,7 @@
 #define AVX512 __attribute__((target("avx2,fma,f16c,bmi2,popcnt")))
 #define HAS(feature) __builtin_cpu_supports("avx2")
 
+/* Not inline: the compiler would take minutes. */
 #define EMULATED AVX512 static __attribute__((noinline, unused))
 
 typedef union {
@@ -291,4 +293,5 @@ EMULATED void _mm512_stream_ps(void *to, Register512 a) {
 #undef PLUS
 #undef MASKED_LOAD
 
+#endif
 #endif
