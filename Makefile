@@ -103,12 +103,13 @@ test-quick: setup
 
 # A copy of the package, so that the C of the environment stays as it is. The sanitizer has to be loaded before Python is;
 # what Python itself never gives back is not looked at. libstdc++ is loaded with it, or it does not find how to throw.
+# The kernel has AVX-512 on every processor with AVX2, by a header that does the same; -O1, or it would compile for minutes.
 test-sanitized: setup
 	rm -rf $(SANITIZED)
 	mkdir -p $(SANITIZED)
 	cp -r src/hookline $(SANITIZED)/
 	find $(SANITIZED)/hookline -name '_*.so' -delete
-	$(CC) $(SANITIZE) src/hookline/lines/_kernel.c -o $(SANITIZED)/hookline/lines/_kernel.abi3.so
+	$(CC) $(SANITIZE) -O1 -include tests/lines/avx512_by_avx2.h src/hookline/lines/_kernel.c -o $(SANITIZED)/hookline/lines/_kernel.abi3.so
 	for part in backends/_again backends/_direct backends/_tap backends/_under_way backends/_entries backends/torch/eager/_calls \
 		backends/torch/grads/_simple diffs/_apart; do \
 		$(CC) $(SANITIZE) -fopenmp-simd -DPy_LIMITED_API=0x030B0000 \

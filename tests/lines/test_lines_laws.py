@@ -205,18 +205,33 @@ def test_a_difference_that_is_not_made(histogram, before, seed):
     assert bytes(found.words) == bytes(made.words)
 
 
-@pytest.mark.parametrize("histogram", [False, True])
-@settings(deadline=None, max_examples=80)
-@given(x=tensors(st.integers(1, 40_000)), shift=st.sampled_from([0, 0, 0, 1, 7]))
-def test_a_copy_that_is_made_on_the_way(histogram, x, shift):
+def is_copied(x, shift, histogram):
+    """To the beginning of a cache line, or some values behind it."""
     memory = torch.full((len(x) + 128,), 7.0, dtype=x.dtype)
     start = shift + (-memory.data_ptr() % 64) // x.element_size()
-    room = memory[start : start + len(x)]  # at the beginning of a cache line, or some values behind it
+    room = memory[start : start + len(x)]
     found = np.zeros(HEADER + bins.COUNT * histogram, np.int64)
     assert copied_into(found.ctypes.data, x, room, histogram)
     assert bytes(found) == bytes(reduce(x, histogram).words)
     assert room.view(torch.uint8).tolist() == x.view(torch.uint8).tolist()
     assert (memory[:start] == 7).all() and (memory[start + len(x) :] == 7).all()
+
+
+@pytest.mark.parametrize("histogram", [False, True])
+@settings(deadline=None, max_examples=80)
+@given(x=tensors(st.integers(1, 40_000)), shift=st.sampled_from([0, 0, 0, 1, 7]))
+def test_a_copy_that_is_made_on_the_way(histogram, x, shift):
+    is_copied(x, shift, histogram)
+
+
+@pytest.mark.parametrize("more", [0, 1, 15, 16, 17, 31, 33, 4095])
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_the_end_of_a_copy_of_many_values(dtype, more):
+    """Past the caches whole lines are written; what is left of one must not be."""
+    x = torch.randn(4 * 4096 + more, generator=torch.Generator().manual_seed(more)).to(dtype)
+    is_copied(x, 0, True)
+    x[3 * 4096] = math.nan
+    is_copied(x, 0, True)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)

@@ -164,7 +164,9 @@ API int hookline_best_level(void) {
 #ifdef HAVE_AVX2_PATH
     __builtin_cpu_init(); /* asks the system, too, whether it keeps such registers */
 #ifdef HAVE_AVX512_PATH
+#ifndef HAS
 #define HAS(feature) __builtin_cpu_supports(feature)
+#endif
     if (HAS("avx2") && HAS("fma") && HAS("f16c") && HAS("avx512f") && HAS("avx512bw") && HAS("avx512dq") && HAS("avx512vl") &&
         HAS("avx512vbmi") && HAS("avx512vbmi2") && HAS("avx512bitalg") && HAS("avx512vpopcntdq") && HAS("gfni") &&
         HAS("bmi2") && HAS("popcnt"))

@@ -16,9 +16,11 @@
 /* What processors since Ice Lake and Zen 4 have. Older ones with AVX-512 slow down where it is used, and take AVX2. */
 #if defined(HAVE_AVX2_PATH) && defined(__x86_64__) && (defined(__clang__) ? __clang_major__ >= 9 : __GNUC__ >= 9)
 #define HAVE_AVX512_PATH 1
+#ifndef AVX512 /* tests/lines/avx512_by_avx2.h has another one */
 #define AVX512                                                                                                       \
     __attribute__((target("avx2,fma,f16c,bmi2,popcnt,avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg," \
                           "avx512vpopcntdq,gfni")))
+#endif
 #endif
 
 #if defined(__GNUC__) || defined(__clang__)
