@@ -145,6 +145,9 @@ typedef struct {
 } Soon;
 #define NOTHING_SOON ((Soon){{NULL, NULL}})
 
+/* Into the second cache: the first one is full of this block, what is made of it, and its slots. */
+#define FETCH_SOON(address) __builtin_prefetch(address, 0, 2)
+
 /* Where the floats of a scan come from, and go to: they lie at `x`; they are copied from there to `to` as well, past the
    caches; or they are the differences of `x` and `less`, which are made at `to`. */
 enum { AS_THEY_LIE, STREAMED, MADE };
@@ -187,8 +190,8 @@ AVX512 INLINE void scan_f32(Gathered *g, Marked *m, Floats of, int n, int source
     int i = 0;
     for (; i + WIDE <= n; i += WIDE) {
         if (of.soon.of[0]) {
-            PREFETCH(of.soon.of[0] + 2 * i);
-            if (source == MADE) PREFETCH(of.soon.of[1] + 2 * i);
+            FETCH_SOON(of.soon.of[0] + 2 * i);
+            if (source == MADE) FETCH_SOON(of.soon.of[1] + 2 * i);
         } else {
             fetch_wide(of.x + i);
             if (source == MADE) fetch_wide(of.less + i);

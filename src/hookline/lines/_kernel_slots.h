@@ -64,8 +64,8 @@ AVX512 INLINE void number_wide(Numbered *to, int i, const void *x, uint32_t whic
 AVX512 INLINE void number(Numbered *to, const void *x, int n, int dtype, Window in, Soon soon) {
     int i = 0;
     for (; i + WIDE <= n; i += WIDE) {
-        if (soon.of[0]) PREFETCH(soon.of[0] + 2 * (BLOCK + i));
-        if (soon.of[1]) PREFETCH(soon.of[1] + 2 * (BLOCK + i));
+        if (soon.of[0]) FETCH_SOON(soon.of[0] + 2 * (BLOCK + i));
+        if (soon.of[1]) FETCH_SOON(soon.of[1] + 2 * (BLOCK + i));
         number_wide(to, i, at(x, i, dtype), ALL, dtype, in);
     }
     if (i < n) number_wide(to, i, at(x, i, dtype), first_of(n - i), dtype, in);
