@@ -93,13 +93,11 @@ class Looking:
         self._taps = taps = Undoing()
         if self._source.is_compiled():
             return  # taps would have it compiled anew; the loss is looked at all the same
-        label = Label("watch", "watching of the wiring", "", self._line())
-        root = FunctionTap(partial(safely, self._call_begins), label, after=False, needs=INPUTS)
+        label = partial(Label, "watch", "watching of the wiring", placed_at=self._line())
+        root = FunctionTap(partial(safely, self._call_begins), label(""), after=False, needs=INPUTS)
         placements = [Placement(modules[""], root)] if "" in modules else []
         for name, module in {id(one): (name, one) for name, one in reversed(list(modules.items()))}.values():
-            tap = FunctionTap(
-                partial(safely, self._saw, name), label._replace(site=name), kwargs=False, needs=OUTPUTS
-            )
+            tap = FunctionTap(partial(safely, self._saw, name), label(name), kwargs=False, needs=OUTPUTS)
             placements.append(Placement(module, tap))
         if not self._looked_at_operators:
             self._operators = self._source.look_at_operators()

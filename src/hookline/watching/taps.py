@@ -109,6 +109,7 @@ class OutputWatcher(SiteWatcher, Tap):  # type: ignore[override]  # of its label
     """Reduces the outputs of one site and, where asked, the gradients of these."""
 
     kwargs = False
+    alike = True
 
     def placements(self) -> list[Placement]:
         return [Placement(self.target.module, self)]

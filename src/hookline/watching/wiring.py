@@ -179,10 +179,11 @@ class WiringGatherer:
             if (place := self._source.memory(tensor)) is not None:
                 places[name] = place
                 by_memory.setdefault(place[0], []).append(name)
+        params = self.wiring.params
         for name in self._params:
-            known, shared = self.wiring.params[name], []
-            if (mine := places.get(name)) is not None:
-                others = (one for one in by_memory[mine[0]] if one != name)
+            known, mine, shared = params[name], places.get(name), []
+            if mine is not None and len(found := by_memory[mine[0]]) > 1:
+                others = (one for one in found if one != name)
                 shared = [one for one in others if places[one][1] < mine[2] and mine[1] < places[one][2]]
             if lost := [one for one in known.shares_with if one not in shared]:
                 self.wiring.change(step, "tied", name, f"no longer shares memory with {', '.join(lost)}")

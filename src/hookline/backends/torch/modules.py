@@ -43,6 +43,22 @@ def _walk_into(found: list[tuple[str, nn.Module]], module: nn.Module, name: str,
             found.append((dot + child, inner))
 
 
+def every_module(model: nn.Module) -> list[nn.Module]:
+    """What `list(model.modules())` is, without a generator for each module."""
+    found: dict[int, nn.Module] = {}
+    waiting: list[nn.Module] = [model]
+    while waiting:
+        module = waiting.pop()
+        if id(module) in found:
+            continue
+        if type(module).named_modules is not nn.Module.named_modules:  # it has parts of its own choice
+            return list(model.modules())
+        found[id(module)] = module
+        if module._modules:
+            waiting += [part for part in reversed(module._modules.values()) if part is not None]
+    return list(found.values())
+
+
 def why_silent(modules: dict[str, Any], name: str, silent: Collection[str] = ()) -> str | None:
     """What the code of the module and its parents tells of a module that never fired.
 

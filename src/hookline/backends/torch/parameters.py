@@ -23,7 +23,7 @@ from hookline.backends.torch.compat import (
     note_hook,
     take_off_leaf,
 )
-from hookline.backends.torch.modules import walk
+from hookline.backends.torch.modules import every_module, walk
 from hookline.backends.undoing import Undoing
 from hookline.errors import InvalidArgument
 
@@ -114,26 +114,23 @@ def _own_parameters(module: nn.Module) -> Iterable[tuple[str, torch.Tensor]]:
     return {id(one): (name, one) for name, one in reversed(found)}.values()  # one under several names: the first
 
 
+def named_parameters(module: nn.Module) -> Iterable[tuple[str, torch.Tensor]]:
+    """The parameters that a module has itself, one that has several names under each of them."""
+    if type(module).named_parameters is not nn.Module.named_parameters:
+        return module.named_parameters(recurse=False, remove_duplicate=False)
+    return [(name, one) for name, one in module._parameters.items() if one is not None]
+
+
 def all_parameters(model: nn.Module) -> list[torch.Tensor]:
     """What `list(model.parameters())` is, in less than half of its time: it is asked for several times a step."""
     kind = type(model)
     if kind.parameters is not nn.Module.parameters or kind.named_parameters is not nn.Module.named_parameters:
         return list(model.parameters())
     found: dict[int, torch.Tensor] = {}
-    seen: set[int] = set()
-    waiting: list[nn.Module] = [model]
-    while waiting:
-        module = waiting.pop()
-        if id(module) in seen:
-            continue
-        if type(module).named_modules is not nn.Module.named_modules:  # it has parts of its own choice
-            return list(model.parameters())
-        seen.add(id(module))
+    for module in every_module(model):
         for one in module._parameters.values():
             if one is not None:
                 found.setdefault(id(one), one)
-        if module._modules:
-            waiting += [part for part in reversed(module._modules.values()) if part is not None]
     return list(found.values())
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
+from functools import cache, partial
 from itertools import chain
 from operator import attrgetter, methodcaller
 from typing import Any
@@ -23,8 +23,9 @@ from hookline.backends.torch.compat import BEFORE_STEP, note_hook
 from hookline.backends.torch.engine import EngineRun, hear_backwards
 from hookline.backends.torch.freshness import is_fresh
 from hookline.backends.torch.losses import INSTALLED, is_of_user, leads_to, users_line
-from hookline.backends.torch.modules import walk
+from hookline.backends.torch.modules import every_module, walk
 from hookline.backends.torch.operator_look import OperatorLook
+from hookline.backends.torch.parameters import all_parameters, named_parameters
 from hookline.backends.undoing import Undoing
 from hookline.backends.wired import Group
 from hookline.wiring import Module, Parameter
@@ -47,6 +48,7 @@ class TorchWiring:
         self._model = model
         self._flat: list[Any] = []  # (parts, parameters) of each module, to see whether they are others
         self._has_lazy = False
+        self._own_kinds: dict[type, bool] = {}  # whether a class is the user's
 
     # The tree
 
@@ -68,10 +70,10 @@ class TorchWiring:
         found = {
             f"{name}.{own}" if name else own: parameter
             for name, module in walk(self._model)
-            for own, parameter in module.named_parameters(recurse=False, remove_duplicate=False)
+            for own, parameter in named_parameters(module)
         }
         self._has_lazy = any(map(is_lazy, found.values()))
-        return {name: one for name, one in found.items() if not is_lazy(one)}
+        return {name: one for name, one in found.items() if not is_lazy(one)} if self._has_lazy else found
 
     def outside(self) -> dict[str, tuple[nn.Module | None, dict[str, torch.Tensor]]]:
         """What modules of the model hold in lists and dicts: modules, and parameters on their own."""
@@ -97,17 +99,14 @@ class TorchWiring:
                 if isinstance(value := getattr(module, name, None), (int, float)):
                     settings[name] = float(value)
         kind = type(module)
-        file = getattr(sys.modules.get(kind.__module__), "__file__", None) or ""
-        return Module(
-            kind.__name__,
-            training=bool(module.training),
-            is_own=not any(part in file for part in INSTALLED),
-            settings=settings,
-        )
+        if (is_own := self._own_kinds.get(kind)) is None:
+            file = getattr(sys.modules.get(kind.__module__), "__file__", None) or ""
+            is_own = self._own_kinds[kind] = not any(part in file for part in INSTALLED)
+        return Module(kind.__name__, training=bool(module.training), is_own=is_own, settings=settings)
 
     def described_parameter(self, parameter: torch.Tensor, module: str) -> Parameter:
         """What a parameter is that belongs to the module of that name."""
-        dtype = str(parameter.dtype).removeprefix("torch.")
+        dtype = _name_of(parameter.dtype)
         fresh = None if parameter.requires_grad else is_fresh(parameter)
         return Parameter(module, list(parameter.shape), dtype, parameter.requires_grad, fresh)
 
@@ -127,9 +126,11 @@ class TorchWiring:
         """The storage of a parameter, and from which byte to which it has the values."""
         try:
             storage, size = parameter.untyped_storage()._cdata, parameter.element_size()
-            first = int(parameter.storage_offset()) * size
-            spans: Any = ((n - 1) * step for n, step in zip(parameter.shape, parameter.stride(), strict=True))
-            return (storage, first, first + int(sum(spans) + 1) * size) if parameter.numel() else None
+            first, count = int(parameter.storage_offset()) * size, int(parameter.numel())
+            if count and not parameter.is_contiguous():  # from the first to the last of them
+                spans: Any = ((n - 1) * step for n, step in zip(parameter.shape, parameter.stride(), strict=True))
+                count = int(sum(spans)) + 1
+            return (storage, first, first + count * size) if count else None
         except (RuntimeError, NotImplementedError):  # a subclass without memory of its own
             return None
 
@@ -194,15 +195,20 @@ class TorchWiring:
 
     def is_compiled(self) -> bool:
         """Whether any code may run compiled."""
-        return compat.was_compiled() or any(compat.compiled(one) for one in self._model.modules())
+        return compat.was_compiled() or any(map(compat.compiled, every_module(self._model)))
 
     def look_at_operators(self) -> OperatorLook | None:
         """A look at the operators of a step; None where something runs compiled, or TorchScript does."""
-        modules = {id(module): name for name, module in reversed(list(walk(self._model)))}
-        scripted = any(isinstance(one, torch.jit.ScriptModule) for one in self._model.modules())
-        if scripted or self.is_compiled():
+        found = walk(self._model)
+        if any(isinstance(one, torch.jit.ScriptModule) for _, one in found) or self.is_compiled():
             return None
-        return OperatorLook(modules, {id(one) for one in self._model.parameters()})
+        modules = {id(module): name for name, module in reversed(found)}
+        return OperatorLook(modules, {id(one) for one in all_parameters(self._model)})
+
+
+@cache
+def _name_of(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 def _held(module: nn.Module, dot: str) -> Iterator[tuple[str, Any]]:
