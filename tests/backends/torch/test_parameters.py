@@ -1,8 +1,8 @@
-"""The parameters of a model, listed without torch's generators."""
+"""The modules and parameters of a model, listed without torch's generators."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -10,13 +10,25 @@ import torch
 from torch import nn
 from torch.nn.utils import parametrizations
 
-from hookline.backends.torch.parameters import all_parameters
+from hookline.backends.torch.modules import every_module
+from hookline.backends.torch.parameters import all_parameters, named_parameters
 from hookline.testing.zoo import ZOO, Specimen
 
 
 def same(model: nn.Module) -> bool:
-    """Whether both ways give the very same tensors, in the same order."""
-    return [id(one) for one in all_parameters(model)] == [id(one) for one in model.parameters()]
+    """Whether both ways give the very same modules and tensors, in the same order."""
+    modules = list(model.modules())
+    own = [(name, id(one)) for module in modules for name, one in named_parameters(module)]
+    listed = [module.named_parameters(recurse=False, remove_duplicate=False) for module in modules]
+    return (
+        ids(every_module(model)) == ids(modules)
+        and ids(all_parameters(model)) == ids(model.parameters())
+        and own == [(name, id(one)) for some in listed for name, one in some]
+    )
+
+
+def ids(found: Iterable[object]) -> list[int]:
+    return [id(one) for one in found]
 
 
 @pytest.mark.parametrize("specimen", ZOO, ids=lambda specimen: specimen.name)
