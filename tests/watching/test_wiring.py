@@ -167,6 +167,38 @@ def test_tied_weights_and_no_longer_tied_ones():
     }
 
 
+VIEWS = {
+    "rows": lambda whole: (whole[:2], whole[2:]),
+    "rows that overlap": lambda whole: (whole[:3], whole[2:]),
+    "columns, one between the other's": lambda whole: (whole[:, ::2], whole[:, 1::2]),
+    "transposed": lambda whole: (whole.t(), whole[3:]),
+    "the last column and the last row": lambda whole: (whole[:, 3], whole[3]),
+    "a column and the row behind it": lambda whole: (whole[:3, 0], whole[3]),
+    "expanded": lambda whole: (whole[1, 1].expand(5), whole[1]),
+    "nothing": lambda whole: (whole[:0], whole),
+    "one object": lambda whole: (whole, whole),
+}
+
+
+@pytest.mark.parametrize("cut", VIEWS.values(), ids=VIEWS)
+def test_parameters_share_memory_where_the_bytes_from_their_first_to_their_last_value_meet(cut):
+    whole = torch.arange(16.0).reshape(4, 4)
+    one, other = (nn.Parameter(part) for part in cut(whole))
+    model = nn.Module()
+    model.register_parameter("one", one)
+    model.register_parameter("other", other)
+
+    def span(part):
+        offsets = torch.arange(16).as_strided(part.shape, part.stride(), part.storage_offset())
+        return range(0) if part.numel() == 0 else range(int(offsets.min()), int(offsets.max()) + 1)
+
+    meet = bool(set(span(one)) & set(span(other)))
+    with hookline.watch(model) as w:
+        pass
+    assert w.wiring.params["one"].shares_with == (["other"] if meet else [])
+    assert w.wiring.params["other"].shares_with == (["one"] if meet else [])
+
+
 def test_what_is_frozen_and_put_into_eval_mode_at_a_step():
     model = net()
 
