@@ -115,6 +115,27 @@ def test_a_recording_keeps_no_model(name):
     assert rec["0"].output.shape == (2, 3)
 
 
+STOPPED = {
+    "outputs": {},
+    "inputs": {"inputs": True},
+    "operators": {"ops": True},
+    "reduced": {"reduce": lambda t: t[:1]},
+    "within a limit": {"limit": "1MB"},
+}
+
+
+@pytest.mark.parametrize("more", STOPPED.values(), ids=STOPPED)
+def test_a_block_that_ended_the_forward_leaves_no_cycle(more):
+    """An exception ends it, whose traceback has the frames of the block's own taps."""
+    model, references = made()
+    with hookline.record(model, "0", stop=True, **more) as rec:
+        model(X)
+        pytest.fail("the forward was not ended")
+    references += [weakref.ref(rec), weakref.ref(rec["0"].output)]
+    del model, rec
+    assert not alive(references)
+
+
 def test_a_call_that_failed_keeps_nothing_after_the_block():
     class Fails(nn.Module):
         def forward(self, x, **kwargs):

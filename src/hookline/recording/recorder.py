@@ -124,6 +124,8 @@ class Recorder(Enterable, Undoing):
         self._store.open = False
         self.recording._settle = None
         stopped = error is self._signal
+        if stopped:
+            self._signal = StopForward()  # the other one has a traceback, in which this block is
         if self._tree is not None and self._is_open:
             explain(self, self._tree, self._backend, stopped=stopped, error=error)
             if self._ops is not None:
