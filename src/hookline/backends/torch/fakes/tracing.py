@@ -103,9 +103,10 @@ def _watched_run(
     args, kwargs = mapped(numbers.of, args), mapped(numbers.of, kwargs)
     watch = _Watch(model, names, flow=flow)
     watch.own(args, kwargs)
+    undoing.noted(watch.forget_saved)
     attach(undoing, list(watch.placements()))
     training = model.training
-    counted = torch.autograd.graph.saved_tensors_hooks(watch.saved, _itself) if saved else nullcontext()
+    counted = torch.autograd.graph.saved_tensors_hooks(watch.saved, _unpacked) if saved else nullcontext()
     error = _error_of(model, args, kwargs, [mode, torch.enable_grad(), counted, watch])
     if lazy:
         modules = describe.modules_of(model, names)
@@ -127,8 +128,8 @@ def _error_of(
     return None
 
 
-def _itself(packed: Any) -> Any:
-    return packed
+def _unpacked(packed: list[torch.Tensor]) -> torch.Tensor:
+    return packed[0]
 
 
 class _Watch(DispatchMode):  # type: ignore[misc]
@@ -147,6 +148,7 @@ class _Watch(DispatchMode):  # type: ignore[misc]
         # their ids: an id may come again.
         self._seen: dict[int, Any] = {}
         self._kept: dict[int, Any] = {}
+        self._packed: list[list[torch.Tensor]] = []
         self._flow = Flow() if flow else None
         for tensor in (*model.parameters(), *model.buffers()):
             if not nn.parameter.is_lazy(tensor):
@@ -211,14 +213,26 @@ class _Watch(DispatchMode):  # type: ignore[misc]
 
     # Memory
 
-    def saved(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Counts what autograd saves, but for weights."""
+    def saved(self, tensor: torch.Tensor) -> list[torch.Tensor]:
+        """Counts what autograd saves, but for weights.
+
+        A node that saves its own output would hold it and be held by it, for ever, with this hook and the model
+        that it knows. So autograd gets a list, which `forget_saved` empties; a view would take longer to make.
+        """
         base = base_of(tensor)
         # Weights that are brought in for a call, and not known from the start, are known by their type.
         is_weight = isinstance(tensor if base is None else base, nn.Parameter)
         if self.open and self._is_new(tensor, self._kept) and not is_weight:
             self.calls[self.open[-1]].saved_bytes += nbytes(tensor)
-        return tensor
+        packed = [tensor]
+        self._packed.append(packed)
+        return packed
+
+    def forget_saved(self) -> None:
+        """The run is over, and nobody will ask for what a backward would have needed."""
+        for packed in self._packed:
+            packed.clear()
+        self._packed.clear()
 
     @staticmethod
     def _is_new(tensor: torch.Tensor, seen: dict[int, Any]) -> bool:
