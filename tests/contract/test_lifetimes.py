@@ -173,7 +173,7 @@ def within(block, model, args, kwargs):
 
 @pytest.mark.parametrize("look", IN_THE_ZOO.values(), ids=IN_THE_ZOO)
 def test_no_model_of_the_zoo_is_kept_by_autograd(look):
-    """No collector finds a node that holds what holds the node; it does find the cycles that models have in Python."""
+    """No collector finds a node that holds what holds the node; it does find the cycles that models have."""
     references = {}
     for specimen in ZOO:
         model, args, kwargs = specimen.build()
