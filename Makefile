@@ -10,6 +10,7 @@
 # make test-sinks      what TensorBoard, wandb, MLflow, trackio and Parquet readers find of a run
 # make test-sanitized  the kernel's tests, on C that watches its memory and its arithmetic
 # make test-quick      the tests that take no time, for every change       make dist   what is published
+# make -j 2 packages   what all the environments need; then make environments, without -j: .ci/run does both
 # make docs            the site of the docs, in site/                       make wheels   for this platform, in dist/
 
 # Some packages are large, and pip gives up on a registry that is silent for 15 s.
@@ -56,6 +57,7 @@ CONTRACT ?= tests/project/test_versions.py \
 
 # C that ends the process where it reads or writes beyond memory, or where C says nothing of what is computed.
 SANITIZED := build/sanitized
+SANITIZED_READY := $(SANITIZED)/.ready
 SANITIZED_TESTS := $(addprefix tests/lines/,test_direct.py test_lines_laws.py test_lines_reduce.py test_sheet.py) \
 	$(addprefix tests/backends/torch/,test_copies.py test_pool.py test_simple_calls.py test_gradients.py) \
 	$(addprefix tests/hooks/,test_quick_taps.py test_pending.py test_site_tap.py) \
@@ -69,8 +71,8 @@ DOCS_READY := $(DOCS)/.ready
 WHEELS := .venv-wheels
 VERSION := $(shell sed -n 's/^__version__ = "\(.*\)"$$/\1/p' src/hookline/version.py)
 
-.PHONY: setup demo test test-quick test-trainers test-frameworks test-versions test-sinks test-browser \
-	test-sanitized check style types dist sdist wheels docs is-tagged notes bench bench-diagnosis bench-diff bench-peers clean
+.PHONY: setup packages environments demo test test-quick test-trainers test-frameworks test-versions test-sinks \
+	test-browser test-sanitized check style types dist sdist wheels docs is-tagged notes bench bench-diagnosis bench-diff bench-peers clean
 .SECONDARY:
 
 setup: $(READY)
@@ -104,7 +106,8 @@ test-quick: setup
 # A copy of the package, so that the C of the environment stays as it is. The sanitizer has to be loaded before Python is;
 # what Python itself never gives back is not looked at. libstdc++ is loaded with it, or it does not find how to throw.
 # The kernel has AVX-512 on every processor with AVX2, by a header that does the same; -O1, or it would compile for minutes.
-test-sanitized: setup
+$(SANITIZED_READY): $(READY) Makefile tests/lines/avx512_by_avx2.h \
+		$(shell find src/hookline -type f ! -name '*.so' ! -name '*.pyc')
 	rm -rf $(SANITIZED)
 	mkdir -p $(SANITIZED)
 	cp -r src/hookline $(SANITIZED)/
@@ -116,18 +119,31 @@ test-sanitized: setup
 			-I"$$($(BIN)/python -c 'import sysconfig as s; print(s.get_path("include"))')" \
 			src/hookline/$$part.c -o $(SANITIZED)/hookline/$$part.abi3.so || exit 1; \
 	done
+	touch $@
+
+test-sanitized: $(SANITIZED_READY)
 	ASAN_OPTIONS=detect_leaks=0 PYTHONPATH=$(SANITIZED) \
 		LD_PRELOAD="$$($(CC) -print-file-name=libasan.so) $$($(CC) -print-file-name=libstdc++.so)" \
 		$(BIN)/pytest -q -n 2 $(SANITIZED_TESTS)
 
+# What .ci/run makes two at a time. An editable install is none of it: each writes C into src, where the others find it.
+packages: $(TRAINERS)/.packages $(SINKS)/.packages $(patsubst %,.venv-%/.packages,$(FRAMEWORKS)) \
+	$(DIST_READY) $(DOCS_READY) $(SANITIZED_READY)
+
+# hookline in every environment: one after another (no -j), and while no test runs.
+environments: setup $(TRAINERS_READY) $(SINKS_READY) $(patsubst %,.venv-%/.ready,$(FRAMEWORKS))
+
 # An environment of its own: these libraries are heavy, and hookline must not need any of them.
-$(TRAINERS_READY): $(SUITES)/trainers/requirements.txt constraints.txt
+$(TRAINERS)/.packages: $(SUITES)/trainers/requirements.txt constraints.txt
 	$(PYTHON) -m venv $(TRAINERS)
 	$(TRAINERS)/bin/pip install --quiet --constraint constraints.txt torch==2.13.0
 	$(TRAINERS)/bin/pip install --quiet --constraint constraints.txt --requirement $(SUITES)/trainers/requirements.txt
 	$(TRAINERS)/bin/pip install --quiet --no-deps fastai==2.8.12
+	touch $@
+
+$(TRAINERS_READY): $(TRAINERS)/.packages
 	$(TRAINERS)/bin/pip install --quiet --no-deps --editable .
-	touch $(TRAINERS_READY)
+	touch $@
 
 test-trainers: $(TRAINERS_READY)
 	$(TRAINERS)/bin/pytest -q $(SUITES)/trainers
@@ -142,9 +158,12 @@ test-trainers: $(TRAINERS_READY)
 test-browser: .venv/.browser
 	$(BIN)/pytest -q $(SUITES)/browser
 
-.venv-%/.ready: $(SUITES)/frameworks/%/requirements.txt pyproject.toml setup.py
+.venv-%/.packages: $(SUITES)/frameworks/%/requirements.txt
 	$(PYTHON) -m venv .venv-$*
 	.venv-$*/bin/pip install --quiet --requirement $(SUITES)/frameworks/$*/requirements.txt
+	touch $@
+
+.venv-%/.ready: .venv-%/.packages pyproject.toml setup.py
 	.venv-$*/bin/pip install --quiet --no-deps --editable .
 	touch $@
 
@@ -174,12 +193,15 @@ version-%: $(VERSIONS)/torch-%/.ready
 test-versions: $(addprefix version-,$(TORCHES))
 
 # The same for what sinks write to.
-$(SINKS_READY): $(SUITES)/sinks/requirements.txt constraints.txt
+$(SINKS)/.packages: $(SUITES)/sinks/requirements.txt constraints.txt
 	$(PYTHON) -m venv $(SINKS)
 	$(SINKS)/bin/pip install --quiet --constraint constraints.txt torch==2.13.0
 	$(SINKS)/bin/pip install --quiet --constraint constraints.txt --requirement $(SUITES)/sinks/requirements.txt
+	touch $@
+
+$(SINKS_READY): $(SINKS)/.packages
 	$(SINKS)/bin/pip install --quiet --no-deps --editable .
-	touch $(SINKS_READY)
+	touch $@
 
 test-sinks: $(SINKS_READY)
 	$(SINKS)/bin/pytest -q $(SUITES)/sinks

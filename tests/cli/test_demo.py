@@ -22,8 +22,15 @@ from tests.support.rows import row
 COMMAND = [sys.executable, "-m", "hookline", "demo"]
 
 
+def one_thread():
+    """The environment, as fixtures have it; a second thread would wait for a core that another test has."""
+    return {**os.environ, "OMP_NUM_THREADS": "1"}
+
+
 def started(*args, cwd, **options):
-    return subprocess.Popen([*COMMAND, *args], cwd=cwd, text=True, preexec_fn=listens_to_ctrl_c, **options)
+    return subprocess.Popen(
+        [*COMMAND, *args], cwd=cwd, env=one_thread(), text=True, preexec_fn=listens_to_ctrl_c, **options
+    )
 
 
 def learning(folder):
@@ -52,7 +59,13 @@ def steps_of(folder):
 
 def test_where_nobody_watches_it_ends_by_itself_with_a_run_and_a_report(tmp_path):
     done = subprocess.run(
-        [*COMMAND, "--epochs", "2"], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=True
+        [*COMMAND, "--epochs", "2"],
+        cwd=tmp_path,
+        env=one_thread(),
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=True,
     )
     shown = done.stdout
     for name in ("conv1", "norm1", "relu3", "classify"):
