@@ -47,6 +47,12 @@ class Tapped:
         self.remark = ""  # what its graph can't do, or does differently
         self.ran = False  # whether its graph ran
 
+    def let_go(self) -> None:
+        """The module is of another class now: taps hold it, and would keep it for ever."""
+        self.before, self.after = [], []
+        for door in self.remembering:
+            door.latest = None
+
     def taps(self, after: bool) -> list[Tap]:
         return self.after if after else self.before
 
@@ -112,11 +118,9 @@ def retarget(module: nn.Module) -> None:
         return
     base = base_of(own)
     replaced = _replaced_forward(module)
-    if NUMBER in vars(own):
-        left: Tapped = own._hookline_tapped  # type: ignore[attr-defined]
-        left.before, left.after = [], []
-        for door in left.remembering:
-            door.latest = None
+    # The last of them may be its class no longer: torch changes that of a lazy module.
+    for kind in _known.get(module, {}).values():
+        vars(kind)["_hookline_tapped"].let_go()
     marked = _marks.get(module)
     if not before and not after and not replaced and marked is None:
         _become(module, base)
