@@ -10,20 +10,22 @@ import torch
 from torch import nn
 from torch.nn.utils import parametrizations
 
-from hookline.backends.torch.modules import every_module
-from hookline.backends.torch.parameters import all_parameters, named_parameters
+from hookline.backends.torch.modules import every_module, walk
+from hookline.backends.torch.parameters import all_parameters, parameters_of
 from hookline.testing.zoo import ZOO, Specimen
 
 
 def same(model: nn.Module) -> bool:
     """Whether both ways give the very same modules and tensors, in the same order."""
-    modules = list(model.modules())
-    own = [(name, id(one)) for module in modules for name, one in named_parameters(module)]
-    listed = [module.named_parameters(recurse=False, remove_duplicate=False) for module in modules]
+    named = {
+        f"{name}.{own}" if name else own: id(one)
+        for name, module in walk(model)
+        for own, one in module.named_parameters(recurse=False, remove_duplicate=False)
+    }
     return (
-        ids(every_module(model)) == ids(modules)
+        ids(every_module(model)) == ids(model.modules())
         and ids(all_parameters(model)) == ids(model.parameters())
-        and own == [(name, id(one)) for some in listed for name, one in some]
+        and {name: id(one) for name, one in parameters_of(model).items()} == named
     )
 
 

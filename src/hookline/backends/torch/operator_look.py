@@ -96,7 +96,6 @@ class OperatorLook(QuickDispatchMode):
         self._detached: list[tuple[set[int], Cut]] = []
         self._from_input: dict[int, StorageWeakRef] = {}
         self._evaluating = False
-        self._keeps_all: dict[int, Any] = {}  # by id, operators that never drop values: to hash one takes longer
         self._instruction = (0, 0)  # the frame, and where in it, that ran the last operator
 
     # On and off
@@ -213,12 +212,8 @@ class OperatorLook(QuickDispatchMode):
         return Cut("no operator of the step uses it") if seen_all and id(parameter) not in self._used else None
 
     def _see_dropout(self, func: Any, args: Any) -> None:
-        if self._keeps_all.get(id(func)) is func:
-            return
         name = func.overloadpacket.__name__ if hasattr(func, "overloadpacket") else str(func)
-        if name not in DROPPING:
-            self._keeps_all[id(func)] = func
-        elif len(self.dropped) < MOST_CUTS and _drops(name, args):
+        if name in DROPPING and len(self.dropped) < MOST_CUTS and _drops(name, args):
             self.dropped.append(self._place("dropout"))
 
 

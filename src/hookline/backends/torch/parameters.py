@@ -114,7 +114,7 @@ def _own_parameters(module: nn.Module) -> Iterable[tuple[str, torch.Tensor]]:
     return {id(one): (name, one) for name, one in reversed(found)}.values()  # one under several names: the first
 
 
-def named_parameters(module: nn.Module) -> Iterable[tuple[str, torch.Tensor]]:
+def _named_parameters(module: nn.Module) -> Iterable[tuple[str, torch.Tensor]]:
     """The parameters that a module has itself, one that has several names under each of them."""
     if type(module).named_parameters is not nn.Module.named_parameters:
         return module.named_parameters(recurse=False, remove_duplicate=False)
@@ -158,7 +158,7 @@ def parameters_of(model: nn.Module) -> dict[str, torch.Tensor]:
     return {
         f"{name}.{own}" if name else own: parameter
         for name, module in walk(model)
-        for own, parameter in module.named_parameters(recurse=False, remove_duplicate=False)
+        for own, parameter in _named_parameters(module)
     }
 
 

@@ -188,8 +188,6 @@ def _sort(hooks: OrderedDict[int, Any], *, after: bool) -> None:
     Edits and foreign hooks stay where they were registered; within one rank, so does everything.
     """
     found = list(hooks.items())
-    if len(found) == 2 and _is_in_order(found[0][1], found[1][1]):
-        return
     taps = [(number, tap) for number, tap in found if isinstance(tap, Tap)]
     originals = [(tap.order, number) for number, tap in taps if tap.rank is Rank.ORIGINAL]
     first = [number for _, number in sorted(originals)]
@@ -202,17 +200,6 @@ def _sort(hooks: OrderedDict[int, Any], *, after: bool) -> None:
         if last != [number for number, _ in found[len(found) - len(last) :]]:
             for number in last:
                 hooks.move_to_end(number)
-
-
-def _is_in_order(one: Any, other: Any) -> bool:
-    """Whether two hooks are taps of one rank, which comes late, in their order: most that share a module are."""
-    return (
-        isinstance(one, Tap)
-        and isinstance(other, Tap)
-        and one.rank is other.rank
-        and one.rank > Rank.EDIT
-        and one.order < other.order
-    )
 
 
 def _make_room(hooks: Any, number: int) -> None:

@@ -25,7 +25,7 @@ from hookline.backends.torch.freshness import is_fresh
 from hookline.backends.torch.losses import INSTALLED, is_of_user, leads_to, users_line
 from hookline.backends.torch.modules import every_module, walk
 from hookline.backends.torch.operator_look import OperatorLook
-from hookline.backends.torch.parameters import all_parameters, named_parameters
+from hookline.backends.torch.parameters import all_parameters, parameters_of
 from hookline.backends.undoing import Undoing
 from hookline.backends.wired import Group
 from hookline.wiring import Module, Parameter
@@ -67,11 +67,7 @@ class TorchWiring:
 
     def parameters(self) -> dict[str, torch.Tensor]:
         """Every parameter that has a shape, tied ones under each of their names."""
-        found = {
-            f"{name}.{own}" if name else own: parameter
-            for name, module in walk(self._model)
-            for own, parameter in named_parameters(module)
-        }
+        found = parameters_of(self._model)
         self._has_lazy = any(map(is_lazy, found.values()))
         return {name: one for name, one in found.items() if not is_lazy(one)} if self._has_lazy else found
 
