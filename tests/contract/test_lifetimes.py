@@ -181,7 +181,7 @@ def test_no_model_of_the_zoo_is_kept_for_ever(look, compiled):
     for specimen in ZOO:
         model, args, kwargs = specimen.build()
         references[specimen.name] = [weakref.ref(module) for module in model.modules()]
-        with suppress(hookline.HooklineError):  # some of them can't be summarised
+        with suppress(hookline.ForwardError):  # one that can't be summarised
             look(model, args, kwargs)
         del model, args, kwargs
     gc.collect()
